@@ -1,0 +1,33 @@
+"""The command line: tables for people, `--json` for machines, exit code 2 for bad input.
+
+One module per noun, each with a typer `app` or plain commands; this file only mounts them.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from provisioner.cli import inspect, matrix, plan, sim
+from provisioner.model.input_error import InputError
+
+app = typer.Typer(
+    name="provisioner",
+    help="Takes GPU servers from just cabled to safely in a customer's network, and back.",
+    no_args_is_help=True,
+    pretty_exceptions_show_locals=False,  # locals may hold secrets
+)
+app.add_typer(matrix.app, name="matrix")
+app.add_typer(sim.app, name="sim")
+app.command("inspect")(inspect.inspect)
+app.command("plan")(plan.plan)
+
+
+def main() -> None:
+    """Entry point: bad input is one clear line and exit code 2, never a traceback."""
+    try:
+        app()
+    except InputError as error:
+        typer.echo(f"error: {error}", err=True)
+        sys.exit(2)

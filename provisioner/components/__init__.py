@@ -1,0 +1,1 @@
+"""What has a version: one file per kind of thing; `ALL` is the table of contents. Data, no I/O."""

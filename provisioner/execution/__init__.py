@@ -1,0 +1,1 @@
+"""Effects: collect, execute, validate, tenancy, artifacts. It decides nothing."""

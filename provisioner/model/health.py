@@ -1,0 +1,75 @@
+"""What was found out about a node's health, and on which evidence."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from provisioner.model.base import Record
+
+
+class Verdict(StrEnum):
+    PASS = "pass"  # noqa: S105 (a verdict, not a password)
+    FAIL = "fail"
+    SKIPPED = "skipped"  # never counts as a pass
+
+
+class Severity(StrEnum):
+    """What a finding asks for (facts, health 1): from repairing the host to returning the part."""
+
+    CONFIG = "config"  # repair the host and run again
+    MONITOR = "monitor"
+    RESET_GPU = "reset_gpu"
+    RESTART = "restart"
+    POWER_CYCLE = "power_cycle"
+    ISOLATE = "isolate"  # candidate for return
+
+
+class Gate(StrEnum):
+    A = "a"  # identity, errors, links: seconds
+    B = "b"  # single-node load: minutes
+    C = "c"  # fabric, in the maintenance VRF
+    D = "d"  # long burn, for new and repaired nodes
+
+
+class Finding(Record):
+    """One fault that a check found, at one part."""
+
+    part: str  # "GPU_SXM_5", "rail3", "host"
+    severity: Severity
+    detail: str
+    measured: str = ""
+    wanted: str = ""
+
+
+class CheckResult(Record):
+    """A check's verdict. A pass has no findings; a failure has at least one."""
+
+    check: str
+    gate: Gate
+    verdict: Verdict
+    findings: tuple[Finding, ...] = ()
+    evidence: str = ""  # SHA-256 of the raw output in the evidence table
+
+
+class Evidence(Record):
+    """Raw output of one command or path, as it came, with how it ended."""
+
+    source: str  # the command line or Redfish path
+    exit_code: int | None  # None: it did not end (timeout) or has no such thing
+    text: str
+    truncated: bool = False
+
+
+class HealthReport(Record):
+    """All results of one validation, bound to what was installed when it ran."""
+
+    node: str
+    inventory_digest: str
+    started_at: float
+    ended_at: float
+    results: tuple[CheckResult, ...]
+
+    @property
+    def failures(self) -> tuple[CheckResult, ...]:
+        """Everything that is not a pass: a skipped check is never a pass."""
+        return tuple(r for r in self.results if r.verdict is not Verdict.PASS)

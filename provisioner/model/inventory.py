@@ -1,0 +1,113 @@
+"""What is: the one statement of what a node consists of and what runs on it, with its gaps."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from provisioner.model.base import Record
+from provisioner.model.outcome import Gap
+
+
+class Activation(StrEnum):
+    """What makes a staged version run. `planning/activation.py` says which covers which."""
+
+    NONE = "none"  # runs as soon as it is installed
+    SERVICE_RESTART = "service_restart"  # done by the playbook that installs it
+    BMC_RESET = "bmc_reset"  # Manager.Reset of the BMC that owns the component
+    NIC_RESET = "mlxfwreset"  # mlxfwreset from the host
+    WARM_REBOOT = "warm_reboot"  # the host's operating system reboots
+    COLD_BOOT = "cold_boot"  # host power off, then on (DC cycle, chassis power cycle)
+    AC_CYCLE = "ac_cycle"  # standby power is taken away too
+    IMAGE_REBOOT = "image_reboot"  # a switch boots its other image
+
+
+class BackgroundCopy(StrEnum):
+    """State of the copy from active to golden flash slot (Oem.Nvidia.BackgroundCopyStatus)."""
+
+    COMPLETED = "Completed"
+    IN_PROGRESS = "InProgress"
+    PENDING = "Pending"
+
+
+class Component(Record):
+    """One thing with a version: five facts, of which `target` comes from the matrix.
+
+    `kind` is a name from `components.ALL` ("bluefield.nic") or "unclassified"; `slot` tells apart
+    the components of one kind in one node ("GPU_SXM_3", "DPU_1").
+    """
+
+    kind: str
+    slot: str
+    version: str | None  # what runs now; None when the device gives none (then there is a Gap)
+    staged: str | None = None  # written, not yet running; None: nothing is staged
+    pending: Activation | None = None  # what the device says the staged version waits for
+    background_copy: BackgroundCopy | None = None  # None: the device has no such thing
+    updateable: bool | None = None  # as the device says; None: it does not say
+    source: str  # Redfish path or command; a source, not an identity (facts: Ids contain versions)
+    bmc: str = ""  # name of the BMC through which it is reached ("host", "DPU_1"); "": in-band
+    serial: str | None = None
+    part: str | None = None
+
+
+class DeviceKind(StrEnum):
+    """Parts that a bill of materials counts."""
+
+    SYSTEM = "system"
+    BMC = "bmc"
+    BASEBOARD = "baseboard"
+    GPU = "gpu"
+    NVSWITCH = "nvswitch"
+    NIC = "nic"
+    DPU = "dpu"
+    CPU = "cpu"
+    MEMORY = "memory"
+    STORAGE = "storage"
+
+
+class Device(Record):
+    """A part that can be swapped: what a FRU difference compares."""
+
+    kind: DeviceKind
+    slot: str
+    model: str | None = None
+    serial: str | None = None
+    part: str | None = None
+    mac: str | None = None  # base MAC, lowercase with colons
+    pci: str | None = None  # PCI address, "0000:1b:00.0"
+    source: str = ""
+
+
+class Power(StrEnum):
+    """Redfish PowerState, and what is left when it is not given."""
+
+    ON = "On"
+    OFF = "Off"
+    CHANGING = "Changing"  # PoweringOn, PoweringOff
+    UNKNOWN = "Unknown"
+
+
+class Inventory(Record):
+    """Everything seen of one node in one collection. Equal content has an equal digest."""
+
+    node: str
+    vendor: str  # name of the quirk declaration, "unknown" if none fits
+    system_serial: str | None = None
+    system_uuid: str | None = None
+    model: str | None = None
+    power: Power = Power.UNKNOWN
+    boot_id: str | None = None  # of the host's operating system, from in-band facts
+    components: tuple[Component, ...] = ()
+    devices: tuple[Device, ...] = ()
+    gaps: tuple[Gap, ...] = ()
+
+    def of_kind(self, kind: str) -> tuple[Component, ...]:
+        """The components of one kind, in slot order."""
+        return tuple(sorted((c for c in self.components if c.kind == kind), key=lambda c: c.slot))
+
+    def component(self, kind: str, slot: str) -> Component | None:
+        """One component, or None if it was not seen."""
+        return next((c for c in self.components if (c.kind, c.slot) == (kind, slot)), None)
+
+    def devices_of(self, kind: DeviceKind) -> tuple[Device, ...]:
+        """The devices of one kind, in slot order."""
+        return tuple(sorted((d for d in self.devices if d.kind is kind), key=lambda d: d.slot))

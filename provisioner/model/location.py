@@ -1,0 +1,28 @@
+"""Where a node stands and which leaf ports its rails are cabled to."""
+
+from __future__ import annotations
+
+from provisioner.model.base import Record
+
+
+class Location(Record):
+    """A place in the site. Numbers start at 0."""
+
+    site: str = "site"
+    pod: int = 0
+    scalable_unit: int = 0
+    rack: str = ""
+    index: int = 0  # of the node in its scalable unit
+
+    def __str__(self) -> str:
+        return f"{self.site}/pod{self.pod}/su{self.scalable_unit}/{self.rack}/n{self.index:02d}"
+
+
+class Port(Record):
+    """One leaf port that a node's NIC is cabled to: the thing that is in exactly one VRF."""
+
+    switch: str  # node id of the leaf
+    interface: str  # "swp1s0"
+    rail: int  # 0..7 for the SuperNICs; -1 for north-south DPU ports
+    nic_slot: str  # slot of the NIC at the node's end
+    address: str = ""  # the leaf end's address with prefix length, "172.0.0.1/31"

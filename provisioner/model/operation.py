@@ -1,0 +1,55 @@
+"""The durable side of doing: operations (one active per node) and the ledger of physical actions.
+
+facts/engine.md section 4 has the protocol: intent with a snapshot, act within a window, outcome.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+from provisioner.model.base import Record
+
+
+class OperationStatus(StrEnum):
+    ACTIVE = "active"
+    DONE = "done"
+    PARKED = "parked"  # a person must look; nothing is retried
+
+
+class Operation(Record):
+    """Every write of its driver is fenced by (`epoch`, `version`)."""
+
+    id: str
+    node: str
+    want: str  # "journey" | "release" | ...: what it was opened for
+    status: OperationStatus = OperationStatus.ACTIVE
+    epoch: int = 0  # raised by each driver that takes it over
+    version: int = 0  # raised by each write
+    phase: str = ""  # for people; never decided upon
+    opened_at: float = 0.0
+    note: str = ""
+
+
+class ActionStatus(StrEnum):
+    INTENDED = "intended"  # may or may not have been sent
+    SENT = "sent"  # the device acknowledged it; the effect is still awaited
+    CONFIRMED = "confirmed"  # seen
+    ABSENT = "absent"  # provably did not happen
+    FAILED = "failed"  # the device said that it failed
+    UNCLEAR = "unclear"  # cannot be told; parked
+
+
+class LedgerEntry(Record):
+    """One physical action. `before` is what was seen before it: versions, tasks, reset counters."""
+
+    operation: str
+    node: str
+    action: str  # stable key, "update bluefield.bundle DPU_1 2.9.0 2.10.0" or "cold_boot #3"
+    attempt: int
+    status: ActionStatus
+    intended_at: float
+    before: dict[str, Any]
+    task: str = ""  # task address, once the device gave one
+    outcome: str = ""
+    settled_at: float = 0.0

@@ -1,0 +1,88 @@
+"""How the world says no: closed lists of reasons, and the values that carry them.
+
+Devices fail as values of these types; ports raise the few exceptions of `ports.py`; our own bugs
+are assertions. Never mix the three.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from provisioner.model.base import Record
+
+
+class Reason(StrEnum):
+    """Why something is not so. Closed: a new reason is a new member with its meaning."""
+
+    # what could not be seen
+    UNREACHABLE = "unreachable"  # no answer within the limit
+    LOGIN_REFUSED = "login_refused"  # credentials were not accepted
+    ACCOUNT_LOCKED = "account_locked"  # the governor or the BMC holds logins back
+    CERTIFICATE_CHANGED = "certificate_changed"  # TLS pin or chain does not match
+    MALFORMED = "malformed"  # an answer that cannot be parsed
+    TOO_LARGE = "too_large"  # an answer over its size limit
+    NOT_OFFERED = "not_offered"  # the service has no such resource, link or action
+    VERSION_MISSING = "version_missing"  # a component without a readable version
+    UNKNOWN_VENDOR = "unknown_vendor"  # no quirk declaration fits
+    # who and where
+    NOT_EXPECTED = "not_expected"  # not on the expected-hardware list
+    DUPLICATE = "duplicate"  # two devices claim one identity
+    PAIRING_FAILED = "pairing_failed"  # a DPU without a host, or a host without its DPU
+    BILL_OF_MATERIALS = "bill_of_materials"  # parts differ from the profile
+    CABLING = "cabling"  # the neighbour is not the planned one
+    NO_PROFILE = "no_profile"  # no profile of the release matches this node
+    # what the planner refuses
+    UNKNOWN_PIN = "unknown_pin"  # the release does not publish this version
+    NO_PATH = "no_path"  # no chain of edges from here to the pin
+    DOWNGRADE = "downgrade"  # older than what runs, and no edge allows it
+    ANTI_ROLLBACK = "anti_rollback"  # the security version forbids going back
+    UNKNOWN_GRAMMAR = "unknown_grammar"  # the version cannot be read as its grammar asks
+    CONSTRAINT = "constraint"  # no order keeps every rule true on the way
+    MISSING_ARTIFACT = "missing_artifact"  # no file to install from
+    MISSING_DIGEST = "missing_digest"  # a file without a SHA-256
+    MISSING_EVIDENCE = "missing_evidence"  # an edge nobody vouches for
+    NOT_UPDATEABLE = "not_updateable"  # the device says that it takes no update
+    SEARCH_LIMIT = "search_limit"  # the planner's bound was reached
+    # what went wrong in carrying out
+    BUSY = "busy"  # the device does something else now
+    REFUSED = "refused"  # the device understood and said no
+    UPDATE_FAILED = "update_failed"  # the device tried and failed
+    UPDATE_STALLED = "update_stalled"  # no end within the limit
+    NOT_ACTIVATED = "not_activated"  # the new version does not run after its activation
+    POWER = "power"  # the power state did not follow
+    PLAYBOOK_FAILED = "playbook_failed"  # in-band work failed on the host
+    DIGEST_MISMATCH = "digest_mismatch"  # an artifact is not what the matrix pins
+    CANNOT_TELL = "cannot_tell"  # an action may or may not have happened
+    ATTEMPTS_EXHAUSTED = "attempts_exhausted"  # tried as often as allowed
+    PRECONDITION = "precondition"  # the world moved; plan again
+    # what keeps a node from its tenant
+    CHECK_FAILED = "check_failed"  # a health check found a fault
+    CHECK_SKIPPED = "check_skipped"  # a check gave no verdict
+    DRIFT = "drift"  # what is installed is not what was certified
+    CERTIFICATE_EXPIRED = "certificate_expired"
+    CERTIFICATE_INVALID = "certificate_invalid"
+    ISOLATION = "isolation"  # a port is not where it must be, or a leak was seen
+    SWITCH_REFUSED = "switch_refused"  # a switch did not apply a change
+    QUOTA = "quota"  # the tenant may not have more
+    TIME_LIMIT = "time_limit"  # longer in a state than its limit
+    OUR_BUG = "our_bug"  # an assertion of ours failed; parked, not retried
+
+
+class Blocker(Record):
+    """A named "no": what stands in the way, of what, and what would take it away."""
+
+    reason: Reason
+    subject: str  # the component, check, port or BMC concerned, for example "hgx.gpu/GPU_SXM_5"
+    detail: str  # one sentence for a person
+    unblock: str  # what would remove it, as an instruction
+
+    def __str__(self) -> str:
+        return f"{self.reason}: {self.subject}: {self.detail}"
+
+
+class Gap(Record):
+    """Something that an inventory could not tell; never guessed."""
+
+    reason: Reason
+    source: str  # the Redfish path or command that was asked
+    detail: str

@@ -1,0 +1,61 @@
+"""What we need from outside, as narrow protocols, and the only errors they may raise.
+
+The simulator stands behind the same protocols as the adapters for real hardware; nothing above
+this floor can tell them apart.
+"""
+
+from provisioner.ports.errors import (
+    AccountLocked,
+    CertificateChanged,
+    Fenced,
+    LoginRefused,
+    Malformed,
+    PortError,
+    StaleWrite,
+    TooLarge,
+    Unreachable,
+)
+from provisioner.ports.storage import (
+    Credentials,
+    Store,
+)
+from provisioner.ports.wire import (
+    BmcAddress,
+    BmcTransport,
+    Call,
+    Clock,
+    PlaybookCall,
+    PlaybookResult,
+    PlaybookRunner,
+    Reply,
+    Secret,
+    SwitchAddress,
+    SwitchTransport,
+    Upload,
+)
+
+__all__ = [
+    "AccountLocked",
+    "BmcAddress",
+    "BmcTransport",
+    "Call",
+    "CertificateChanged",
+    "Clock",
+    "Credentials",
+    "Fenced",
+    "LoginRefused",
+    "Malformed",
+    "PlaybookCall",
+    "PlaybookResult",
+    "PlaybookRunner",
+    "PortError",
+    "Reply",
+    "Secret",
+    "StaleWrite",
+    "Store",
+    "SwitchAddress",
+    "SwitchTransport",
+    "TooLarge",
+    "Unreachable",
+    "Upload",
+]

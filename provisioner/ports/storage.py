@@ -1,0 +1,130 @@
+"""What is kept: truth in rows, secrets encrypted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from provisioner.model.certificate import Certificate
+from provisioner.model.health import HealthReport
+from provisioner.model.inventory import Inventory
+from provisioner.model.node import Node
+from provisioner.model.operation import ActionStatus, LedgerEntry, Operation
+from provisioner.model.tenant import ReleaseProof, Tenant
+from provisioner.ports.wire import Secret
+
+
+class Store(Protocol):
+    """What is true, durably. Every method is one short transaction.
+
+    `Node` writes carry the generation that was read (`StaleWrite` otherwise); writes of a driver
+    carry its operation (`Fenced` otherwise) and return it with the version raised.
+    """
+
+    # nodes
+    async def add_node(self, node: Node) -> Node: ...
+    async def node(self, node_id: str) -> Node | None: ...
+    async def nodes(self) -> Sequence[Node]: ...
+    async def save_node(self, node: Node) -> Node: ...
+
+    # operations
+    async def open_operation(self, node: str, want: str, now: float) -> Operation | None:
+        """A new active operation; None if the node has one already."""
+        ...
+
+    async def active_operations(self) -> Sequence[Operation]: ...
+    async def operation(self, operation_id: str) -> Operation | None: ...
+    async def take(self, operation_id: str) -> Operation:
+        """Become its driver: raises the epoch, which fences whoever held it."""
+        ...
+
+    async def record(
+        self,
+        operation: Operation,
+        *,
+        node: Node | None = None,
+        inventory: Inventory | None = None,
+        report: HealthReport | None = None,
+        certificate: Certificate | None = None,
+        proof: ReleaseProof | None = None,
+        journal: Sequence[tuple[str, Mapping[str, Any]]] = (),
+        now: float,
+    ) -> tuple[Operation, Node | None]:
+        """Write the outcome of one turn in one transaction, fenced; the new operation and node."""
+        ...
+
+    # the ledger
+    async def intend(
+        self, operation: Operation, action: str, before: Mapping[str, Any], now: float
+    ) -> tuple[Operation, LedgerEntry]:
+        """Fencing check and ledger row in one transaction, on disk before this returns."""
+        ...
+
+    async def settle(
+        self,
+        operation: Operation,
+        entry: LedgerEntry,
+        status: ActionStatus,
+        *,
+        task: str = "",
+        outcome: str = "",
+        now: float,
+    ) -> tuple[Operation, LedgerEntry]: ...
+
+    async def last_entry(self, operation_id: str, action: str) -> LedgerEntry | None: ...
+    async def entries(self, node: str) -> Sequence[LedgerEntry]: ...
+
+    # what was seen and proved
+    async def inventory(self, node: str) -> Inventory | None: ...
+    async def report(self, node: str) -> HealthReport | None: ...
+    async def put_evidence(self, text: str) -> str:
+        """Store raw output; its SHA-256. The same text is stored once."""
+        ...
+
+    async def evidence(self, digest: str) -> str | None: ...
+    async def certificate(self, certificate_id: str) -> Certificate | None: ...
+    async def revoke(self, certificate_id: str, reason: str, now: float) -> None: ...
+    async def revoked(self, certificate_id: str) -> bool: ...
+    async def proof(self, node: str) -> ReleaseProof | None: ...
+
+    # tenants
+    async def put_tenant(self, tenant: Tenant) -> None: ...
+    async def tenants(self) -> Sequence[Tenant]: ...
+
+    # the journal, append-only and hash-chained
+    async def journal(
+        self, kind: str, node: str, detail: Mapping[str, Any], now: float
+    ) -> None: ...
+    async def journal_rows(
+        self, after: int = 0, limit: int = 1000
+    ) -> Sequence[Mapping[str, Any]]: ...
+
+    async def put_matrix(self, digest: str, text: str, now: float) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+class Credentials(Protocol):
+    """BMC and switch credentials, encrypted at rest. A change is pending before it is made."""
+
+    async def current(self, name: str) -> tuple[str, Secret] | None:
+        """(username, password) in force for "node/bmc", or None."""
+        ...
+
+    async def pending(self, name: str) -> tuple[str, Secret] | None:
+        """The credential that may already be in force: a rotation was begun, not confirmed."""
+        ...
+
+    async def begin(self, name: str, username: str, secret: Secret) -> None:
+        """Store the new credential as pending, on disk, before the device hears of it."""
+        ...
+
+    async def confirm(self, name: str) -> None:
+        """The device accepted the pending credential: it becomes the current one."""
+        ...
+
+    async def put(self, name: str, username: str, secret: Secret) -> None:
+        """Store a credential that is known to be in force."""
+        ...
+
+    async def remove(self, name: str) -> None: ...

@@ -1,0 +1,166 @@
+"""Requests to devices, runs on hosts, and time: the seam where the simulator stands in."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from provisioner.ports.errors import Malformed
+
+
+class Secret:
+    """A password or token that shows in no log, repr or traceback; `reveal()` at the wire only."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: str) -> None:
+        self._value = value
+
+    def reveal(self) -> str:
+        """The value itself: only an adapter that is about to send it may ask."""
+        return self._value
+
+    def __repr__(self) -> str:
+        return "Secret(***)"
+
+    __str__ = __repr__
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and self._value == other._value
+
+    def __hash__(self) -> int:
+        return hash(self._value)
+
+
+@dataclass(frozen=True)
+class BmcAddress:
+    """Where a BMC is, and how to log in. No `secret`: only what it answers unauthenticated.
+
+    `pin` is the SHA-256 of its certificate (DER, hex); "" means: verify against the trusted CAs,
+    unless `insecure`, which a person asked for and which is logged.
+    """
+
+    url: str
+    username: str = ""
+    secret: Secret | None = None
+    pin: str = ""
+    insecure: bool = False
+
+
+@dataclass(frozen=True)
+class Upload:
+    """A multipart push: parts in the order given, the image streamed with Content-Length.
+
+    `parts` are (name, content type, body) before the image part `file_part`.
+    """
+
+    parts: tuple[tuple[str, str, bytes], ...]
+    file: Path
+    file_name: str
+    file_part: str = "UpdateFile"
+
+
+@dataclass(frozen=True)
+class Call:
+    """One HTTP request: `path` begins with "/"; `body` is JSON or an upload."""
+
+    method: str
+    path: str
+    body: Any = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    timeout_s: float = 30.0
+    size_max_bytes: int = 8 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Reply:
+    """One HTTP answer, whatever its status. Header names are lowercase."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    def json(self) -> Any:
+        """The body as JSON; `Malformed` if it is not (a UTF-8 byte order mark is accepted)."""
+        try:
+            return json.loads(self.body.decode("utf-8-sig"))
+        except (ValueError, RecursionError) as error:
+            raise Malformed(f"not JSON: {error}") from None
+
+
+class BmcTransport(Protocol):
+    """Redfish requests to one BMC, as a logged-in client.
+
+    The adapter owns sessions, TLS, pinning, per-BMC serialisation of writes, the login governor
+    and size limits. It repeats a GET once on a dead connection, and never repeats anything else.
+    Raises `PortError` subclasses only.
+    """
+
+    async def request(self, bmc: BmcAddress, call: Call) -> Reply: ...
+
+    async def fingerprint(self, bmc: BmcAddress) -> str:
+        """SHA-256 of the certificate the BMC presents now, for pinning on first use."""
+        ...
+
+    async def forget(self, bmc: BmcAddress) -> None:
+        """Log out and drop what is cached for this BMC."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class SwitchAddress:
+    """Management address of a switch's API, "https://10.0.0.1:8765"."""
+
+    url: str
+    username: str = ""
+    secret: Secret | None = None
+    pin: str = ""
+
+
+class SwitchTransport(Protocol):
+    """Requests to a switch's REST API (NVUE). Raises `PortError` subclasses only."""
+
+    async def request(self, switch: SwitchAddress, call: Call) -> Reply: ...
+
+    async def close(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class PlaybookCall:
+    """One playbook on one host. The runner may batch calls of the same play into one process."""
+
+    play: str  # "run_commands", "host_software", ...: a file in ansible/playbooks without ".yml"
+    host: str  # node id
+    address: str  # where to reach it
+    variables: Mapping[str, Any]
+    timeout_s: float
+
+
+@dataclass(frozen=True)
+class PlaybookResult:
+    """How it ended on this host. `facts` is the one JSON fact that the play sets."""
+
+    status: str  # "ok" | "failed" | "unreachable" | "timeout"
+    facts: Mapping[str, Any]
+    detail: str = ""  # message of the failed task, for a person
+
+
+class PlaybookRunner(Protocol):
+    """Runs a playbook on a host; one host's failure never touches another's. Raises nothing."""
+
+    async def run(self, call: PlaybookCall) -> PlaybookResult: ...
+
+    async def close(self) -> None: ...
+
+
+class Clock(Protocol):
+    """The only source of time above the adapters. Seconds since the epoch."""
+
+    def now(self) -> float: ...
+
+    async def sleep(self, seconds: float) -> None: ...

@@ -1,0 +1,1 @@
+"""The Redfish adapter: transport (effects), client (verbs), parsing (pure)."""

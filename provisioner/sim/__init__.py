@@ -1,0 +1,1 @@
+"""A simulated site with true update semantics. Imports nothing of what it tests."""

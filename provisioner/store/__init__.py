@@ -1,0 +1,1 @@
+"""What is true, durably: schema, migrations, queries."""

@@ -65,7 +65,7 @@ class Step(Record):
 
 
 class StagedFact(Record):
-    """From the ledger: a version that was written and that the device may not show until it runs."""
+    """From the ledger: a version written, that the device may not show until it runs."""
 
     kind: str
     slot: str

@@ -1,1 +1,1 @@
-"""Decisions: pure functions of values. No I/O, no clock, no chance; `now` and `rng` are passed in."""
+"""Decisions: pure functions of values. No I/O, no clock; `now` and `rng` are passed in."""

@@ -1,0 +1,64 @@
+"""Whether a disruptive step may begin now: limits on what may be out of service at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from provisioner.model.node import Node, NodeKind, State
+from provisioner.model.plan import Disruption, Step
+
+UPGRADING = frozenset({State.DISCOVERED, State.INTAKE, State.CONVERGING, State.VALIDATING})
+
+
+def tier(node: Node) -> str:
+    """The tier of a switch: leaves have host ports, spines have none (names as planned)."""
+    return node.id.split("-", 1)[0]
+
+
+def switch_limit(count: int, percent: int) -> int:
+    """How many of `count` switches may be down: rounded down, but at least one."""
+    return max(1, count * percent // 100)
+
+
+def admit(
+    node: Node,
+    step: Step,
+    nodes: Sequence[Node],
+    disrupted: Mapping[str, Disruption],
+    switches_down_percent: int,
+) -> tuple[str, ...]:
+    """Why `step` on `node` must wait; empty: it may begin.
+
+    `disrupted` is what is being disrupted now, by node. A switch goes down only while no host on
+    it is being validated or released, and never more of its tier than the limit.
+    """
+    if step.disruption is not Disruption.SWITCH or node.kind is not NodeKind.SWITCH:
+        return ()
+    peers = [n for n in nodes if n.kind is NodeKind.SWITCH and tier(n) == tier(node)]
+    down = [n.id for n in peers if n.id != node.id and n.id in disrupted]
+    reasons = []
+    limit = switch_limit(len(peers), switches_down_percent)
+    if len(down) >= limit:
+        reasons.append(f"{len(down)} of {len(peers)} {tier(node)} switches are down, limit {limit}")
+    using = [
+        n.id
+        for n in nodes
+        if n.state in (State.VALIDATING, State.RELEASED)
+        and any(p.switch == node.id for p in n.ports)
+    ]
+    if using:
+        reasons.append(f"{using[0]} and {len(using) - 1} more use this switch now")
+    return tuple(reasons)
+
+
+def neighbours_busy(node: Node, nodes: Mapping[str, Node]) -> tuple[str, ...]:
+    """Switches on this host's cables that are not yet (or no longer) in service, sorted."""
+    return tuple(
+        sorted(
+            {
+                p.switch
+                for p in node.ports
+                if (switch := nodes.get(p.switch)) is None or switch.state in UPGRADING
+            }
+        )
+    )

@@ -1,0 +1,213 @@
+"""What to do next with a node: one pure function of what was seen just now.
+
+The table of states is in `journey.py`. `control/reconciler.py` observes, asks `decide`, carries
+out the answer and records it; it has no opinions of its own.
+"""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from provisioner.model.base import Record
+from provisioner.model.certificate import Certificate
+from provisioner.model.health import HealthReport
+from provisioner.model.inventory import Inventory
+from provisioner.model.node import Node, NodeKind, Placement, State
+from provisioner.model.outcome import Blocker, Reason
+from provisioner.model.plan import Plan, Step
+from provisioner.planning.journey import may_enter
+
+# Failures that pass by themselves: the same turn is tried again until the state's limit.
+PASSING: frozenset[Reason] = frozenset(
+    {
+        Reason.UNREACHABLE,
+        Reason.ACCOUNT_LOCKED,
+        Reason.BUSY,
+        Reason.SWITCH_REFUSED,
+        Reason.PRECONDITION,
+        Reason.MALFORMED,
+    }
+)
+# In a row, without any success between: then a passing failure is a lasting one.
+PASSING_FAILURES_MAX = 12
+
+
+class View(Record):
+    """What was observed for this turn. Each turn observes anew; nothing is carried over."""
+
+    inventory: Inventory | None = None
+    unseen: tuple[Blocker, ...] = ()  # why there is no (complete) inventory
+    identified: bool = False  # credentials are ours, DPUs paired, profile chosen
+    placement: Placement | None = None  # None: not read in this turn
+    vrf: str = ""
+    plan: Plan | None = None
+    report: HealthReport | None = None  # only if it judged exactly this inventory and this boot
+    report_blockers: tuple[Blocker, ...] = ()  # what keeps a certificate back
+    certificate: Certificate | None = None
+    certificate_blockers: tuple[Blocker, ...] = ()  # why the one in force is not valid any more
+    neighbours_busy: tuple[str, ...] = ()  # switches of this node's ports that are being upgraded
+    admission: tuple[str, ...] = ()  # why a disruptive step must wait: limits of its domain
+    tenant_vrf: str = ""  # VRF of the tenant that the node is allocated to
+
+
+class Enter(Record):
+    """Go to another state."""
+
+    state: State
+    why: str
+    blockers: tuple[Blocker, ...] = ()
+
+
+class Identify(Record):
+    """Take over credentials, pair, choose the profile."""
+
+
+class Fence(Record):
+    """Bring every port into the maintenance VRF, proved by read-back."""
+
+
+class Execute(Record):
+    """Carry out one step of the plan."""
+
+    step: Step
+
+
+class Validate(Record):
+    """Run the health checks."""
+
+
+class Certify(Record):
+    """Issue a certificate and enter `certified`."""
+
+
+class Release(Record):
+    """Bring every port into the tenant's VRF, with proof, and enter `released`."""
+
+    vrf: str
+
+
+class Wait(Record):
+    """Look again after `after_s` seconds."""
+
+    after_s: float = Field(gt=0)
+    why: str
+
+
+class Rest(Record):
+    """Nothing to do until something changes: the operation ends."""
+
+    why: str
+
+
+Turn = Enter | Identify | Fence | Execute | Validate | Certify | Release | Wait | Rest
+
+
+def decide(node: Node, view: View, poll_s: float) -> Turn:
+    """What to do with this node now, from what was seen now."""
+    if view.unseen:
+        return after_failure(node, view.unseen, failures=1, retry_s=poll_s)
+    return _DECISIONS[node.state](node, view, poll_s)
+
+
+def after_failure(
+    node: Node, blockers: tuple[Blocker, ...], *, failures: int, retry_s: float
+) -> Turn:
+    """What follows when a turn failed for the `failures`-th time in a row.
+
+    Passing causes are waited out with doubling pauses; anything else ends in quarantine, where
+    the table allows it. A node that cannot be fenced never leaves for quarantine: it keeps its
+    state, because nobody may believe that it is isolated.
+    """
+    assert blockers
+    passing = all(b.reason in PASSING for b in blockers)
+    if passing and failures <= PASSING_FAILURES_MAX:
+        return Wait(after_s=retry_s * 2 ** min(failures - 1, 5), why=str(blockers[0]))
+    if may_enter(node, State.QUARANTINED, node.placement):
+        return Enter(state=State.QUARANTINED, why=str(blockers[0]), blockers=blockers)
+    return Wait(after_s=retry_s * 2**5, why=str(blockers[0]))
+
+
+def _discovered(node: Node, view: View, _poll_s: float) -> Turn:
+    if not view.identified:
+        return Identify()
+    return Enter(state=State.INTAKE, why="identified")
+
+
+def _intake(node: Node, view: View, _poll_s: float) -> Turn:
+    if node.kind is NodeKind.HOST and view.placement is not Placement.MAINTENANCE:
+        return Fence()
+    return Enter(state=State.CONVERGING, why="fenced, parts and place as planned")
+
+
+def _converging(node: Node, view: View, poll_s: float) -> Turn:
+    if node.kind is NodeKind.HOST and view.placement is not Placement.MAINTENANCE:
+        return Fence()
+    assert view.plan is not None
+    if view.plan.blockers:
+        first = view.plan.blockers[0]
+        return Enter(state=State.QUARANTINED, why=str(first), blockers=view.plan.blockers)
+    if view.plan.in_flight:
+        return Wait(after_s=poll_s, why=f"in flight: {', '.join(view.plan.in_flight[:3])}")
+    if not view.plan.steps:
+        return Enter(state=State.VALIDATING, why="every component runs its pin")
+    if view.admission:
+        return Wait(after_s=poll_s, why=view.admission[0])
+    return Execute(step=view.plan.steps[0])
+
+
+def _validating(node: Node, view: View, poll_s: float) -> Turn:
+    assert view.plan is not None
+    if not view.plan.done:
+        return Enter(state=State.CONVERGING, why="drift: not every component runs its pin")
+    if view.neighbours_busy:
+        return Wait(after_s=poll_s, why=f"{view.neighbours_busy[0]} is being upgraded")
+    if view.report is None:
+        return Validate()
+    if view.report_blockers:
+        first = view.report_blockers[0]
+        return Enter(state=State.QUARANTINED, why=str(first), blockers=view.report_blockers)
+    return Certify()
+
+
+def _certified(node: Node, view: View, poll_s: float) -> Turn:
+    if view.certificate is None or view.certificate_blockers:
+        why = str(view.certificate_blockers[0]) if view.certificate_blockers else "no certificate"
+        return Enter(state=State.CONVERGING, why=why)
+    if node.kind is NodeKind.SWITCH:
+        return Enter(state=State.RELEASED, why="back in service")
+    if not view.tenant_vrf:
+        return Rest(why="certified, waits for a tenant")
+    if view.neighbours_busy:
+        return Wait(after_s=poll_s, why=f"{view.neighbours_busy[0]} is being upgraded")
+    return Release(vrf=view.tenant_vrf)
+
+
+def _released(node: Node, view: View, _poll_s: float) -> Turn:
+    if view.certificate_blockers:
+        return Rest(why=f"attention: {view.certificate_blockers[0]}")
+    return Rest(why="released")
+
+
+def _draining(node: Node, view: View, _poll_s: float) -> Turn:
+    if node.kind is NodeKind.HOST and view.placement is not Placement.MAINTENANCE:
+        return Fence()
+    return Enter(state=State.CONVERGING, why="fenced into the maintenance tenant")
+
+
+def _resting(node: Node, view: View, _poll_s: float) -> Turn:
+    why = str(node.blockers[0]) if node.blockers else node.state.value
+    return Rest(why=why)
+
+
+_DECISIONS = {
+    State.DISCOVERED: _discovered,
+    State.INTAKE: _intake,
+    State.CONVERGING: _converging,
+    State.VALIDATING: _validating,
+    State.CERTIFIED: _certified,
+    State.RELEASED: _released,
+    State.DRAINING: _draining,
+    State.QUARANTINED: _resting,
+    State.REPAIRING: _resting,
+    State.RETIRED: _resting,
+}

@@ -1,0 +1,77 @@
+"""Every setting, with its unit in the name, its default, its limits and why it is so.
+
+One frozen model; nothing else in the program reads the environment or a configuration file.
+`docs/settings.md` lists them all (a test holds it equal to this file).
+"""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from provisioner.model.base import Record
+
+
+class Settings(Record):
+    """Times are seconds of the daemon's clock unless the name says otherwise."""
+
+    production: bool = Field(
+        default=True, description="Refuse pins without a published version, digests or evidence."
+    )
+    site: str = Field("site", description="Name of the site, the first part of every location.")
+
+    # how much at once
+    requests_max: int = Field(
+        256, ge=1, le=4096, description="Redfish requests under way in the whole daemon."
+    )
+    operations_max: int = Field(
+        512, ge=1, le=65536, description="Nodes that are driven at the same time."
+    )
+    switches_down_percent: int = Field(
+        25,
+        ge=1,
+        le=100,
+        description="Switches of one tier (leaf, spine) that may be out of service at once, "
+        "rounded down, but at least one.",
+    )
+
+    # the ledger's windows (facts: engine 4): an intent may be sent only this long after it was
+    # written, and a request is over after this long; a successor waits out both before it looks
+    send_window_s: float = Field(5.0, gt=0, description="An intent may be sent this long after it.")
+    request_max_s: float = Field(
+        150.0, gt=0, description="Longest request that changes something (an upload is 120 s)."
+    )
+    attempts_max: int = Field(3, ge=1, le=10, description="Times that one action is tried.")
+
+    # waiting for devices; limits from NVIDIA's and other vendors' own tools (facts: redfish 3)
+    poll_s: float = Field(20.0, gt=0, description="Between looks at a task or a power state.")
+    task_limit_s: float = Field(3600.0, gt=0, description="A firmware task ends within this.")
+    bfb_install_limit_s: float = Field(
+        2400.0, gt=0, description="BlueField: from transfer to a running system (40 minutes)."
+    )
+    bmc_return_limit_s: float = Field(600.0, gt=0, description="A BMC answers again after a reset.")
+    power_limit_s: float = Field(300.0, gt=0, description="A power state follows its request.")
+    boot_limit_s: float = Field(1800.0, gt=0, description="A host's system is up after power on.")
+    copy_limit_s: float = Field(1800.0, gt=0, description="A background copy ends within this.")
+    playbook_limit_s: float = Field(3600.0, gt=0, description="A playbook ends within this.")
+    switch_limit_s: float = Field(1800.0, gt=0, description="A switch is back after its reboot.")
+    good_reads_wanted: int = Field(
+        3, ge=1, le=10, description="Good answers in a row before a restarted BMC is trusted."
+    )
+
+    # what is kept fresh
+    retry_s: float = Field(30.0, gt=0, description="First wait after a passing failure; doubles.")
+    retry_max_s: float = Field(600.0, gt=0, description="Longest wait between two tries.")
+    watch_s: float = Field(900.0, gt=0, description="Between two looks at a resting node.")
+    certificate_days: float = Field(30.0, gt=0, description="A certificate is valid this long.")
+    remedies_max: int = Field(
+        2, ge=0, le=10, description="Automatic tries to leave quarantine, for passing causes."
+    )
+    remedy_s: float = Field(1800.0, gt=0, description="Wait in quarantine before such a try.")
+
+
+def markdown() -> str:
+    """The table in docs/settings.md, from the model itself."""
+    rows = ["| setting | default | meaning |", "|---|---|---|"]
+    for name, field in Settings.model_fields.items():
+        rows.append(f"| `{name}` | `{field.default}` | {field.description} |")
+    return "\n".join(rows) + "\n"

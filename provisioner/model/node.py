@@ -43,9 +43,10 @@ class BmcRef(Record):
 
     name: str  # "host", "DPU_1", "NIC_3"; unique within the node
     url: str  # "https://10.0.0.9:443"
-    kind: str = "host"  # "host" | "dpu"
+    kind: str = "host"  # "host" | "dpu" | "supernic"
     pin: str = ""  # SHA-256 of the certificate (DER), hex, once pinned
     serial: str = ""  # of the card or system, as paired
+    rotated: bool = False  # its credential is ours, unique to it
 
 
 class Node(Record):

@@ -21,10 +21,9 @@ def step_of(entry: LedgerEntry) -> Step:
     return Step.model_validate(entry.before["step"])
 
 
-def slot_of(entry: LedgerEntry) -> str:
-    """The slot of an update that a ledger row is about; "" for an activation."""
-    slot = entry.before.get("slot", "")
-    return slot if isinstance(slot, str) else ""
+def slots_of(entry: LedgerEntry) -> tuple[str, ...]:
+    """The slots that one row of an update is about; none for an activation."""
+    return tuple(entry.before.get("slots", ()))
 
 
 def open_entries(entries: Iterable[LedgerEntry]) -> tuple[LedgerEntry, ...]:
@@ -58,7 +57,18 @@ def _count_update(
     failures: dict[tuple[str, str, str], int],
     operation: str,
 ) -> None:
-    slot = slot_of(entry)
+    for slot in slots_of(entry):
+        _count_slot(entry, step, slot, staged, failures, operation)
+
+
+def _count_slot(
+    entry: LedgerEntry,
+    step: Step,
+    slot: str,
+    staged: dict[tuple[str, str], StagedFact],
+    failures: dict[tuple[str, str, str], int],
+    operation: str,
+) -> None:
     if entry.status is ActionStatus.CONFIRMED:
         if step.activation not in (Activation.NONE, Activation.SERVICE_RESTART):
             staged[step.component, slot] = StagedFact(

@@ -46,7 +46,6 @@ class View(Record):
     certificate: Certificate | None = None
     certificate_blockers: tuple[Blocker, ...] = ()  # why the one in force is not valid any more
     neighbours_busy: tuple[str, ...] = ()  # switches of this node's ports that are being upgraded
-    admission: tuple[str, ...] = ()  # why a disruptive step must wait: limits of its domain
     tenant_vrf: str = ""  # VRF of the tenant that the node is allocated to
 
 
@@ -150,8 +149,6 @@ def _converging(node: Node, view: View, poll_s: float) -> Turn:
         return Wait(after_s=poll_s, why=f"in flight: {', '.join(view.plan.in_flight[:3])}")
     if not view.plan.steps:
         return Enter(state=State.VALIDATING, why="every component runs its pin")
-    if view.admission:
-        return Wait(after_s=poll_s, why=view.admission[0])
     return Execute(step=view.plan.steps[0])
 
 

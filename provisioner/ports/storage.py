@@ -9,7 +9,7 @@ from provisioner.model.certificate import Certificate
 from provisioner.model.health import HealthReport
 from provisioner.model.inventory import Inventory
 from provisioner.model.node import Node
-from provisioner.model.operation import ActionStatus, LedgerEntry, Operation
+from provisioner.model.operation import ActionStatus, LedgerEntry, Operation, OperationStatus
 from provisioner.model.tenant import ReleaseProof, Tenant
 from provisioner.ports.wire import Secret
 
@@ -51,6 +51,12 @@ class Store(Protocol):
         now: float,
     ) -> tuple[Operation, Node | None]:
         """Write the outcome of one turn in one transaction, fenced; the new operation and node."""
+        ...
+
+    async def end_operation(
+        self, operation: Operation, status: OperationStatus, note: str, now: float
+    ) -> Operation:
+        """The operation is over (or parked for a person); fenced like every write."""
         ...
 
     # the ledger

@@ -1,0 +1,71 @@
+"""A driver's hold on one operation: every write through it is fenced.
+
+Several slots of one node are updated side by side, so writes pass one lock: each carries the
+version that the last one left behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from provisioner.model.certificate import Certificate
+from provisioner.model.health import HealthReport
+from provisioner.model.inventory import Inventory
+from provisioner.model.node import Node
+from provisioner.model.operation import ActionStatus, LedgerEntry, Operation
+from provisioner.model.tenant import ReleaseProof
+from provisioner.ports import Clock, Store
+
+
+class Hold:
+    """Owns `operation` until another driver takes it over; then every write raises `Fenced`."""
+
+    def __init__(self, store: Store, clock: Clock, operation: Operation) -> None:
+        self.operation = operation
+        self._store = store
+        self._clock = clock
+        self._lock = asyncio.Lock()
+
+    async def intend(self, action: str, before: Mapping[str, Any]) -> LedgerEntry:
+        """The intent on disk, in one transaction with the fencing check."""
+        async with self._lock:
+            self.operation, entry = await self._store.intend(
+                self.operation, action, before, self._clock.now()
+            )
+            return entry
+
+    async def settle(
+        self, entry: LedgerEntry, status: ActionStatus, *, task: str = "", outcome: str = ""
+    ) -> LedgerEntry:
+        """The outcome of an intent, or what is known of it so far."""
+        async with self._lock:
+            self.operation, entry = await self._store.settle(
+                self.operation, entry, status, task=task, outcome=outcome, now=self._clock.now()
+            )
+            return entry
+
+    async def record(
+        self,
+        *,
+        node: Node | None = None,
+        inventory: Inventory | None = None,
+        report: HealthReport | None = None,
+        certificate: Certificate | None = None,
+        proof: ReleaseProof | None = None,
+        journal: Sequence[tuple[str, Mapping[str, Any]]] = (),
+    ) -> Node | None:
+        """The outcome of a turn, in one transaction; the node as it is stored now."""
+        async with self._lock:
+            self.operation, stored = await self._store.record(
+                self.operation,
+                node=node,
+                inventory=inventory,
+                report=report,
+                certificate=certificate,
+                proof=proof,
+                journal=journal,
+                now=self._clock.now(),
+            )
+            return stored

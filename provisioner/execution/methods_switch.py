@@ -1,0 +1,112 @@
+"""A switch's operating system: fetch and install an image, then boot into it.
+
+Both acts are absolute: an image that is there is not installed again, and a switch that runs the
+wanted image is not rebooted. The bodies are `switches/cumulus.py`'s.
+"""
+
+from __future__ import annotations
+
+from provisioner.execution.once import Act, Sent, Snapshot
+from provisioner.execution.switch_api import SwitchApi
+from provisioner.execution.work import Site, Work
+from provisioner.model.node import Node
+from provisioner.model.operation import LedgerEntry
+from provisioner.model.outcome import Blocker, Reason
+from provisioner.model.plan import Step
+from provisioner.ports import PortError
+
+
+async def install_image(site: Site, node: Node, step: Step) -> Work | Blocker:
+    """Fetch and install the image into the other partition; it runs after an image reboot."""
+    api = await SwitchApi.open(site, node)
+    if isinstance(api, Blocker):
+        return api
+
+    async def look() -> Snapshot | Blocker:
+        images = await api.images()
+        return images if isinstance(images, Blocker) else {"partitions": images.versions}
+
+    async def send() -> Sent | Blocker:
+        url = site.artifacts.pull_url(step.artifact)
+        fetched = await api.action(api.os.fetch_image(url), site.settings.task_limit_s)
+        if fetched is not None:
+            return fetched
+        installed = await api.action(
+            api.os.install_image(step.artifact), site.settings.task_limit_s
+        )
+        return installed if installed is not None else Sent()
+
+    async def finish(_entry: LedgerEntry) -> Blocker | None:
+        images = await api.images()
+        if isinstance(images, Blocker):
+            return images
+        if step.to_version not in images.versions:
+            return _failed(node, step, f"installed, but the partitions hold {images.versions}")
+        return None
+
+    return Work(
+        act=Act(
+            name=f"install {step.component} {step.to_version}",
+            before={"step": step.model_dump(mode="json"), "slots": list(step.slots)},
+            look=look,
+            send=send,
+            happened=lambda _before, now: step.to_version in now.get("partitions", ()),
+            request_max_s=2 * site.settings.task_limit_s,
+        ),
+        finish=finish,
+    )
+
+
+async def boot_image(site: Site, node: Node, step: Step) -> Work | Blocker:
+    """Boot into the other image and wait until the switch answers with the wanted version."""
+    api = await SwitchApi.open(site, node)
+    if isinstance(api, Blocker):
+        return api
+    wanted = [version for _, version in step.activates]
+
+    async def look() -> Snapshot | Blocker:
+        images = await api.images()
+        return images if isinstance(images, Blocker) else {"running": images.running}
+
+    async def send() -> Sent | Blocker:
+        problem = await api.action(api.os.boot_next(), site.settings.switch_limit_s)
+        if problem is None:
+            problem = await api.action(api.os.reboot(), 0.0)
+        return problem if problem is not None else Sent()
+
+    async def finish(_entry: LedgerEntry) -> Blocker | None:
+        until = site.clock.now() + site.settings.switch_limit_s
+        running = "nothing: it did not answer"
+        while site.clock.now() < until:
+            await site.clock.sleep(site.settings.poll_s)
+            try:
+                images = await api.images()
+            except PortError:
+                continue  # it reboots
+            if isinstance(images, Blocker):
+                continue
+            running = images.running
+            if running in wanted:
+                return None
+        return _failed(node, step, f"{running} runs after the reboot", Reason.NOT_ACTIVATED)
+
+    return Work(
+        act=Act(
+            name=f"boot {node.id}",
+            before={"step": step.model_dump(mode="json")},
+            look=look,
+            send=send,
+            happened=lambda _before, now: now.get("running") in wanted,
+            request_max_s=site.settings.switch_limit_s,
+        ),
+        finish=finish,
+    )
+
+
+def _failed(node: Node, step: Step, detail: str, reason: Reason = Reason.UPDATE_FAILED) -> Blocker:
+    return Blocker(
+        reason=reason,
+        subject=f"{node.id}/{step.component or 'switch.os'}",
+        detail=detail,
+        unblock="Look at the switch's console and image list, then retry the node.",
+    )

@@ -1,0 +1,143 @@
+"""A physical action, at most once per observed absence of its effect.
+
+The protocol (facts: engine 4, with what broke its variants): look; write the intent with a
+snapshot; send only within a short window after it; write what came of it. Whoever finds an open
+intent waits out the window and the longest request, then looks: it happened (adopt it), it
+provably did not (send again, bounded), it cannot be told (a person decides).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from provisioner.execution.hold import Hold
+from provisioner.model.operation import ActionStatus, LedgerEntry
+from provisioner.model.outcome import Blocker, Reason
+from provisioner.ports import Clock, PortError, Unreachable
+from provisioner.settings import Settings
+
+Snapshot = Mapping[str, Any]
+
+# Failures of a login or handshake: the request itself never left.
+_BEFORE_SENDING = (Reason.LOGIN_REFUSED, Reason.ACCOUNT_LOCKED, Reason.CERTIFICATE_CHANGED)
+
+
+@dataclass(frozen=True)
+class Sent:
+    """The device took the request; `task` is where its progress can be read, if anywhere."""
+
+    task: str = ""
+
+
+@dataclass(frozen=True)
+class Act:
+    """One physical action: how to look, how to send, and how to tell afterwards.
+
+    `send` returns `Sent`, or a `Blocker` if the device said no (BUSY: it did not begin).
+    `happened(before, now)` is None when it cannot be told.
+    """
+
+    name: str
+    before: Mapping[str, Any]  # what the ledger keeps besides the snapshot: step, slot
+    look: Callable[[], Awaitable[Snapshot | Blocker]]
+    send: Callable[[], Awaitable[Sent | Blocker]]
+    happened: Callable[[Snapshot, Snapshot], bool | None]
+    request_max_s: float = 0.0  # longest that `send` may take; 0: the setting
+
+
+async def once(
+    hold: Hold, clock: Clock, settings: Settings, act: Act, entry: LedgerEntry | None
+) -> LedgerEntry | Blocker:
+    """The action's ledger row once it is known to have been sent, or why it was not.
+
+    `entry` is the open row of this action, if there is one (after a crash, or an answer lost).
+    """
+    for _ in range(settings.attempts_max):
+        if entry is not None and entry.status is ActionStatus.INTENDED:
+            resolved = await _resolve(hold, clock, settings, act, entry)
+            if isinstance(resolved, Blocker):
+                return resolved
+            entry = resolved
+        if entry is not None:
+            return entry
+        result = await _send(hold, clock, settings, act)
+        if isinstance(result, Blocker) or result.status is ActionStatus.SENT:
+            return result
+        entry = result
+    return Blocker(
+        reason=Reason.ATTEMPTS_EXHAUSTED,
+        subject=act.name,
+        detail=f"no certain outcome in {settings.attempts_max} tries",
+        unblock="Look at the device and its log, then retry the node.",
+    )
+
+
+async def _send(hold: Hold, clock: Clock, settings: Settings, act: Act) -> LedgerEntry | Blocker:
+    """Look, intend, send. An INTENDED row comes back when the answer was lost."""
+    seen = await act.look()
+    if isinstance(seen, Blocker):
+        return seen
+    entry = await hold.intend(act.name, {**act.before, "seen": dict(seen)})
+    if clock.now() - entry.intended_at > settings.send_window_s:
+        return entry  # we were asleep: a successor may have looked already; go the cautious way
+    try:
+        answer = await act.send()
+    except Unreachable as error:
+        if error.maybe_executed:
+            return entry
+        await hold.settle(entry, ActionStatus.ABSENT, outcome=str(error))
+        return blocked(error, act.name)
+    except PortError as error:
+        if error.reason not in _BEFORE_SENDING:
+            return entry  # an answer that cannot be read: look what came of it
+        await hold.settle(entry, ActionStatus.ABSENT, outcome=str(error))
+        return blocked(error, act.name)
+    if isinstance(answer, Blocker):
+        busy = answer.reason is Reason.BUSY
+        status = ActionStatus.ABSENT if busy else ActionStatus.FAILED
+        await hold.settle(entry, status, outcome=str(answer))
+        return answer
+    return await hold.settle(entry, ActionStatus.SENT, task=answer.task)
+
+
+async def _resolve(
+    hold: Hold, clock: Clock, settings: Settings, act: Act, entry: LedgerEntry
+) -> LedgerEntry | Blocker | None:
+    """An open intent: wait until it can no longer be under way, then look. None: it is absent."""
+    over = entry.intended_at + settings.send_window_s
+    over += act.request_max_s or settings.request_max_s
+    if (wait_s := over - clock.now()) > 0:
+        await clock.sleep(wait_s)
+    seen = await act.look()
+    if isinstance(seen, Blocker):
+        return seen
+    happened = act.happened(entry.before.get("seen", {}), seen)
+    if happened is None:
+        await hold.settle(entry, ActionStatus.UNCLEAR, outcome="cannot be told from the device")
+        return Blocker(
+            reason=Reason.CANNOT_TELL,
+            subject=act.name,
+            detail="the answer was lost, and the device does not show whether it happened",
+            unblock="Look at the device; then retry the node, or mark it for repair.",
+        )
+    if happened:
+        return await hold.settle(entry, ActionStatus.SENT, outcome="adopted: seen on the device")
+    await hold.settle(entry, ActionStatus.ABSENT, outcome="absent: not seen on the device")
+    return None
+
+
+def blocked(error: PortError, subject: str) -> Blocker:
+    """A port's exception as a value."""
+    remedy = {
+        Reason.LOGIN_REFUSED: "Correct the credentials, then retry the node.",
+        Reason.CERTIFICATE_CHANGED: "Check why the certificate changed, then pin the new one.",
+        Reason.ACCOUNT_LOCKED: "Wait: the next login is tried when the lockout is surely over.",
+    }
+    return Blocker(
+        reason=error.reason,
+        subject=subject,
+        detail=str(error) or error.reason.value,
+        unblock=remedy.get(error.reason, "It is tried again by itself; check network and power."),
+    )

@@ -1,0 +1,78 @@
+"""How to reach a node's BMCs and a switch's API: addresses with their credentials."""
+
+from __future__ import annotations
+
+from provisioner import quirks
+from provisioner.model.node import BmcRef, Node
+from provisioner.model.outcome import Blocker, Reason
+from provisioner.ports import (
+    BmcAddress,
+    BmcTransport,
+    Call,
+    Credentials,
+    SwitchAddress,
+    SwitchTransport,
+)
+from provisioner.redfish.client import Redfish
+
+
+class Reach:
+    """Builds Redfish clients and switch addresses; the vendor of a BMC is asked for once."""
+
+    def __init__(
+        self, transport: BmcTransport, switches: SwitchTransport, credentials: Credentials
+    ) -> None:
+        self.transport = transport
+        self.switches = switches
+        self.credentials = credentials
+        self._quirks: dict[str, quirks.Quirk] = {}
+
+    async def address(self, node: Node, bmc: BmcRef) -> BmcAddress | Blocker:
+        """Address and current credential of one BMC."""
+        found = await self.credentials.current(f"{node.id}/{bmc.name}")
+        if found is None:
+            return _no_credential(f"{node.id}/{bmc.name}")
+        username, secret = found
+        return BmcAddress(url=bmc.url, username=username, secret=secret, pin=bmc.pin)
+
+    async def redfish(self, node: Node, name: str) -> Redfish | Blocker:
+        """A client for the BMC `name` of a node. Raises `PortError` if it does not answer."""
+        bmc = next((b for b in node.bmcs if b.name == name), None)
+        if bmc is None:
+            return Blocker(
+                reason=Reason.NOT_OFFERED,
+                subject=f"{node.id}/{name}",
+                detail="this node has no such BMC",
+                unblock="Add the card to the expected-hardware list and take the node in again.",
+            )
+        address = await self.address(node, bmc)
+        if isinstance(address, Blocker):
+            return address
+        return Redfish(self.transport, address, await self.quirk(address))
+
+    async def quirk(self, address: BmcAddress) -> quirks.Quirk:
+        """What is special about this BMC's vendor, from its service root."""
+        if address.url not in self._quirks:
+            bare = BmcAddress(url=address.url, pin=address.pin, insecure=address.insecure)
+            reply = await self.transport.request(bare, Call("GET", "/redfish/v1"))
+            root = reply.json() if reply.status == 200 else {}
+            self._quirks[address.url] = quirks.identify(root if isinstance(root, dict) else {})
+        return self._quirks[address.url]
+
+    async def switch(self, node: Node) -> SwitchAddress | Blocker:
+        """Management address and credential of a switch."""
+        found = await self.credentials.current(f"{node.id}/api")
+        if found is None:
+            return _no_credential(f"{node.id}/api")
+        username, secret = found
+        pin = next((b.pin for b in node.bmcs if b.name == "api"), "")
+        return SwitchAddress(url=node.address, username=username, secret=secret, pin=pin)
+
+
+def _no_credential(name: str) -> Blocker:
+    return Blocker(
+        reason=Reason.LOGIN_REFUSED,
+        subject=name,
+        detail="no credential is stored for it",
+        unblock="Add it to the expected-hardware list and take the node in again.",
+    )

@@ -1,0 +1,71 @@
+"""The expected-hardware list: what a person says was racked, where, and how to log in first.
+
+Nothing that is not on this list is touched beyond an unauthenticated probe.
+"""
+
+from __future__ import annotations
+
+from pydantic import Field, model_validator
+
+from provisioner.model.base import Record
+from provisioner.model.location import Location, Port
+from provisioner.model.node import NodeKind
+from provisioner.model.tenant import Tenant
+
+
+class FactoryCredential(Record):
+    """The password a vendor ships with. Exactly one of the three sources is given."""
+
+    username: str
+    password: str = Field(default="", repr=False)
+    password_env: str = ""
+    password_file: str = ""
+
+    @model_validator(mode="after")
+    def _one_source(self) -> FactoryCredential:
+        if sum(map(bool, (self.password, self.password_env, self.password_file))) != 1:
+            raise ValueError("give exactly one of password, password_env, password_file")
+        return self
+
+
+class ExpectedBmc(Record):
+    """How to recognise a BMC: by address, by its MAC in the neighbour table, or by its serial."""
+
+    url: str = ""
+    mac: str = ""
+    serial: str = ""
+
+
+class ExpectedDpu(Record):
+    """A BlueField card of a host: paired by serial, then by PCI address and base MAC."""
+
+    slot: str  # "DPU_0" (DPU mode) or "NIC_3" (SuperNIC)
+    serial: str = ""
+    base_mac: str = ""
+    pci: str = ""
+
+
+class ExpectedNode(Record):
+    """One host or switch."""
+
+    name: str = Field(min_length=1, max_length=63, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    kind: NodeKind
+    bmc: ExpectedBmc = ExpectedBmc()
+    address: str = ""
+    location: Location = Location()
+    dpus: tuple[ExpectedDpu, ...] = ()
+    ports: tuple[Port, ...] = ()
+    username: str = ""  # switch API
+    password: str = Field(default="", repr=False)
+    password_env: str = ""
+    password_file: str = ""
+
+
+class Expected(Record):
+    """The whole file."""
+
+    site: str = "site"
+    release: str = ""  # release of the matrix that new nodes are brought to
+    factory_credentials: dict[str, FactoryCredential] = Field(default_factory=dict)
+    nodes: tuple[ExpectedNode, ...] = ()
+    tenants: tuple[Tenant, ...] = ()

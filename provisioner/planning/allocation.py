@@ -1,0 +1,31 @@
+"""Which certified node goes to which tenant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from provisioner.model.node import Node, NodeKind, State
+from provisioner.model.tenant import Tenant
+
+
+def allocate(nodes: Iterable[Node], tenants: Sequence[Tenant]) -> tuple[tuple[str, str], ...]:
+    """(node, tenant) pairs to make now: tenants in turn, nodes by place, nobody over its wish.
+
+    A node that is allocated stays so; the order is the same for the same input.
+    """
+    hosts = [n for n in nodes if n.kind is NodeKind.HOST]
+    held = {t.name: sum(n.tenant == t.name for n in hosts) for t in tenants}
+    free = sorted(
+        (n for n in hosts if n.state is State.CERTIFIED and not n.tenant),
+        key=lambda n: (str(n.location), n.id),
+    )
+    pairs = []
+    for node in free:
+        wanting = [t for t in tenants if held[t.name] < t.nodes_wanted]
+        if not wanting:
+            break
+        # the tenant that lacks the largest share comes first, so that none is starved
+        tenant = max(wanting, key=lambda t: (1 - held[t.name] / t.nodes_wanted, t.name))
+        held[tenant.name] += 1
+        pairs.append((node.id, tenant.name))
+    return tuple(pairs)

@@ -1,0 +1,131 @@
+"""Which BMC belongs to which expected node, and which BlueField sits in which host."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from provisioner.model.base import Record
+from provisioner.model.expected import Expected, ExpectedDpu, ExpectedNode
+from provisioner.model.node import BmcRef, Node, NodeKind
+from provisioner.model.outcome import Blocker, Reason
+
+
+class Endpoint(Record):
+    """A BMC as it introduced itself after login."""
+
+    url: str
+    vendor: str
+    kind: str  # "host" | "dpu"
+    serial: str = ""
+    base_mac: str = ""
+    mac: str = ""
+    pin: str = ""
+
+
+class Assembly(Record):
+    """Nodes put together from what was found; what could not be placed, and why."""
+
+    nodes: tuple[Node, ...]
+    blockers: tuple[Blocker, ...]
+
+
+def assemble(expected: Expected, endpoints: Sequence[Endpoint], now: float) -> Assembly:
+    """Match endpoints to the list: hosts by serial, MAC or address; cards by serial, then MAC."""
+    blockers: list[Blocker] = []
+    used: set[str] = set()
+    nodes = []
+    for wanted in expected.nodes:
+        if wanted.kind is NodeKind.SWITCH:
+            nodes.append(_node(expected, wanted, (), now))
+            continue
+        hosts = [e for e in endpoints if e.kind == "host" and _is_host(wanted, e)]
+        if len(hosts) != 1:
+            blockers.append(_host_problem(wanted, hosts))
+            continue
+        used.add(hosts[0].url)
+        bmcs = [_ref("host", "host", hosts[0])]
+        for dpu in wanted.dpus:
+            cards = [e for e in endpoints if e.kind == "dpu" and _is_card(dpu, e)]
+            if len(cards) != 1:
+                blockers.append(_card_problem(wanted, dpu, cards))
+                continue
+            used.add(cards[0].url)
+            kind = "dpu" if dpu.slot.startswith("DPU") else "supernic"
+            bmcs.append(_ref(dpu.slot, kind, cards[0]))
+        nodes.append(_node(expected, wanted, tuple(bmcs), now))
+    blockers += [_stranger(e) for e in endpoints if e.url not in used]
+    return Assembly(nodes=tuple(nodes), blockers=tuple(blockers))
+
+
+def incomplete(wanted: ExpectedNode, node: Node) -> tuple[Blocker, ...]:
+    """Cards on the list whose BMC was not found: the node is not taken in without them."""
+    have = {b.name for b in node.bmcs}
+    return tuple(_card_problem(wanted, d, []) for d in wanted.dpus if d.slot not in have)
+
+
+def _is_host(wanted: ExpectedNode, endpoint: Endpoint) -> bool:
+    bmc = wanted.bmc
+    if bmc.serial and endpoint.serial:
+        return bmc.serial == endpoint.serial
+    if bmc.mac and endpoint.mac:
+        return bmc.mac.lower() == endpoint.mac.lower()
+    return bool(bmc.url) and bmc.url.rstrip("/") == endpoint.url.rstrip("/")
+
+
+def _is_card(wanted: ExpectedDpu, endpoint: Endpoint) -> bool:
+    if wanted.serial and endpoint.serial:
+        return wanted.serial == endpoint.serial
+    return bool(wanted.base_mac) and wanted.base_mac.lower() == endpoint.base_mac.lower()
+
+
+def _ref(name: str, kind: str, endpoint: Endpoint) -> BmcRef:
+    return BmcRef(name=name, url=endpoint.url, kind=kind, pin=endpoint.pin, serial=endpoint.serial)
+
+
+def _node(expected: Expected, wanted: ExpectedNode, bmcs: tuple[BmcRef, ...], now: float) -> Node:
+    return Node(
+        id=wanted.name,
+        kind=wanted.kind,
+        entered_at=now,
+        release=expected.release,
+        address=wanted.address,
+        location=wanted.location,
+        ports=wanted.ports,
+        bmcs=bmcs,
+    )
+
+
+def _host_problem(wanted: ExpectedNode, found: Sequence[Endpoint]) -> Blocker:
+    if found:
+        urls = ", ".join(e.url for e in found[:4])
+        return Blocker(
+            reason=Reason.DUPLICATE,
+            subject=wanted.name,
+            detail=f"{len(found)} BMCs claim to be it: {urls}",
+            unblock="Correct the serial or MAC in the expected-hardware list.",
+        )
+    return Blocker(
+        reason=Reason.UNREACHABLE,
+        subject=wanted.name,
+        detail="no BMC that was found is this node's",
+        unblock="Check the BMC's cable and address, and its serial and MAC on the list.",
+    )
+
+
+def _card_problem(wanted: ExpectedNode, dpu: ExpectedDpu, found: Sequence[Endpoint]) -> Blocker:
+    what = "no BMC that was found is this card's" if not found else "several BMCs claim to be it"
+    return Blocker(
+        reason=Reason.PAIRING_FAILED,
+        subject=f"{wanted.name}/{dpu.slot}",
+        detail=f"{what} (serial {dpu.serial or 'not given'})",
+        unblock="Check the card's BMC cable, and its serial on the expected-hardware list.",
+    )
+
+
+def _stranger(endpoint: Endpoint) -> Blocker:
+    return Blocker(
+        reason=Reason.NOT_EXPECTED,
+        subject=endpoint.url,
+        detail=f"a {endpoint.vendor} BMC (serial {endpoint.serial or 'not known'}) not on the list",
+        unblock="Add it to the expected-hardware list, or take it off the network.",
+    )

@@ -1,0 +1,52 @@
+"""The embedded engine: one process drives every operation; a file lock keeps it the only one.
+
+At start it drives every active operation again: that, and nothing else, is crash recovery.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from provisioner.ports import Store
+
+
+class EmbeddedEngine:
+    """`drive` runs under one live owner per operation, at most `operations_max` at once."""
+
+    def __init__(
+        self, store: Store, drive: Callable[[str], Awaitable[None]], operations_max: int
+    ) -> None:
+        self._store = store
+        self._drive = drive
+        self._slots = asyncio.Semaphore(operations_max)
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    async def start(self) -> None:
+        """Take up every operation that was active when the last process ended."""
+        for operation in await self._store.active_operations():
+            await self.submit(operation.id)
+
+    async def submit(self, operation_id: str) -> None:
+        """Drive an operation, unless this process drives it already."""
+        if operation_id in self._tasks:
+            return
+        task = asyncio.create_task(self._run(operation_id), name=operation_id)
+        self._tasks[operation_id] = task
+        task.add_done_callback(lambda _: self._tasks.pop(operation_id, None))
+
+    async def _run(self, operation_id: str) -> None:
+        async with self._slots:
+            await self._drive(operation_id)
+
+    @property
+    def running(self) -> int:
+        """How many operations are driven or queued now."""
+        return len(self._tasks)
+
+    async def stop(self) -> None:
+        """Stop driving; what is under way on devices goes on and is found again at the start."""
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,176 @@
+"""Looks at everything that one decision needs, and nothing more: builds the `View` of a turn."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from provisioner import components
+from provisioner.execution.collector import Collector
+from provisioner.execution.tenancy import Tenancy
+from provisioner.model.inventory import Inventory
+from provisioner.model.matrix import Matrix
+from provisioner.model.node import Node, NodeKind, Placement, State
+from provisioner.model.outcome import Blocker
+from provisioner.model.plan import Neighbour, Plan
+from provisioner.planning import certification
+from provisioner.planning.admission import neighbours_busy
+from provisioner.planning.history import history
+from provisioner.planning.isolation import placement_of
+from provisioner.planning.lifecycle import View
+from provisioner.planning.planner import plan
+from provisioner.ports import Clock, Store
+from provisioner.settings import Settings
+
+# switch components that a host's plan may depend on, and host components a switch's may
+_FACING = ("switch.os", "bluefield.nic", "supernic.nic", "nic.cx7", "host.doca")
+
+
+class Observer:
+    """`matrix` is the one in force; its digest goes into every certificate."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        settings: Settings,
+        collector: Collector,
+        tenancy: Tenancy,
+        matrix: Matrix,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._settings = settings
+        self._collector = collector
+        self._tenancy = tenancy
+        self._matrix = matrix
+        self.matrix_digest = matrix.digest()
+
+    async def observe(self, node: Node, operation: str) -> View:
+        """What `lifecycle.decide` needs to know about this node in its present state."""
+        match node.state:
+            case State.DISCOVERED:
+                known = await self._store.inventory(node.id)
+                return View(identified=bool(node.profile) and known is not None)
+            case State.INTAKE | State.DRAINING:
+                return await self._place(node, View())
+            case State.CONVERGING:
+                return await self._converging(node, operation)
+            case State.VALIDATING:
+                return await self._validating(node, operation)
+            case State.CERTIFIED | State.RELEASED:
+                return await self._certified(node)
+        return View()
+
+    async def collect(self, node: Node) -> tuple[Inventory | None, tuple[Blocker, ...]]:
+        """A full inventory, or why there is none."""
+        return await self._collector.collect(node)
+
+    async def _place(self, node: Node, view: View) -> View:
+        if node.kind is NodeKind.SWITCH:
+            return view.model_copy(update={"placement": Placement.NONE})
+        read = await self._tenancy.read(node.ports)
+        if isinstance(read, Blocker):
+            return view.model_copy(update={"unseen": (*view.unseen, read)})
+        placement, vrf = placement_of(node.ports, read)
+        return view.model_copy(update={"placement": placement, "vrf": vrf})
+
+    async def _converging(self, node: Node, operation: str) -> View:
+        view = await self._place(node, View())
+        if view.unseen or (
+            node.kind is NodeKind.HOST and view.placement is not Placement.MAINTENANCE
+        ):
+            return view
+        last = await self._store.inventory(node.id)
+        inventory, unseen = await self._collector.refresh(node, last)
+        if inventory is None or unseen:
+            return view.model_copy(update={"unseen": unseen})
+        found = await self._plan(node, inventory, operation)
+        return view.model_copy(update={"inventory": inventory, "plan": found})
+
+    async def _validating(self, node: Node, operation: str) -> View:
+        nodes = {n.id: n for n in await self._store.nodes()}
+        busy = neighbours_busy(node, nodes)
+        inventory, unseen = await self._collector.collect(node)
+        if inventory is None or unseen:
+            return View(unseen=unseen)
+        found = await self._plan(node, inventory, operation)
+        report = await self._store.report(node.id)
+        if report is not None and not certification.judges(report, inventory, node):
+            report = None
+        blockers: tuple[Blocker, ...] = ()
+        if report is not None:
+            blockers = certification.blockers(
+                node=node,
+                inventory=inventory,
+                plan=found,
+                report=report,
+                now=self._clock.now(),
+            )
+        return View(
+            inventory=inventory,
+            plan=found,
+            neighbours_busy=busy,
+            report=report,
+            report_blockers=blockers,
+        )
+
+    async def _certified(self, node: Node) -> View:
+        last = await self._store.inventory(node.id)
+        inventory, unseen = await self._collector.refresh(node, last)
+        if inventory is None or unseen:
+            return View(unseen=unseen)
+        certificate = await self._store.certificate(node.certificate)
+        problems: tuple[Blocker, ...] = ()
+        if certificate is not None:
+            problems = certification.validity(
+                certificate=certificate,
+                inventory=inventory,
+                node=node,
+                revoked=await self._store.revoked(certificate.id),
+                now=self._clock.now(),
+            )
+        tenants = {t.name: t for t in await self._store.tenants()}
+        tenant = tenants.get(node.tenant)
+        nodes = {n.id: n for n in await self._store.nodes()}
+        return View(
+            inventory=inventory,
+            certificate=certificate,
+            certificate_blockers=problems,
+            neighbours_busy=neighbours_busy(node, nodes),
+            tenant_vrf=tenant.vrf if tenant else "",
+        )
+
+    async def _plan(self, node: Node, inventory: Inventory, operation: str) -> Plan:
+        return plan(
+            inventory,
+            self._matrix,
+            node.release,
+            node.profile,
+            kinds=components.ALL,
+            history=history(await self._store.entries(node.id), operation),
+            neighbours=await self._neighbours(node),
+            production=self._settings.production,
+        )
+
+    async def _neighbours(self, node: Node) -> tuple[Neighbour, ...]:
+        """Versions at the other ends of this node's cables, as last seen."""
+        if node.kind is NodeKind.HOST:
+            others = sorted({p.switch for p in node.ports})
+        else:
+            nodes = await self._store.nodes()
+            others = sorted(n.id for n in nodes if any(p.switch == node.id for p in n.ports))
+        found = []
+        for other in others:
+            inventory = await self._store.inventory(other)
+            if inventory is not None:
+                found.append(Neighbour(node=other, versions=_versions(inventory)))
+        return tuple(found)
+
+
+def _versions(inventory: Inventory) -> Mapping[str, tuple[str, ...]]:
+    versions: dict[str, tuple[str, ...]] = {}
+    for kind in _FACING:
+        seen = sorted({c.version for c in inventory.of_kind(kind) if c.version})
+        if seen:
+            versions[kind] = tuple(seen)
+    return versions

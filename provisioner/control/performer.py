@@ -1,0 +1,248 @@
+"""Acts on one decision and records it: the only place that changes a node's state.
+
+Rule: a state is entered only through `_enter`, which asks the table; only this file reaches
+`execution/tenancy`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Sequence
+from typing import Any
+
+from provisioner.control.observer import Observer
+from provisioner.execution.executor import Executor
+from provisioner.execution.hold import Hold
+from provisioner.execution.identify import Identifier
+from provisioner.execution.tenancy import Tenancy
+from provisioner.execution.validator import Validator
+from provisioner.model.node import Node, Placement, State
+from provisioner.model.operation import LedgerEntry
+from provisioner.model.outcome import Blocker
+from provisioner.model.plan import Disruption, Step
+from provisioner.model.tenant import MAINTENANCE_VRF, ReleaseProof
+from provisioner.planning import certification
+from provisioner.planning.admission import admit
+from provisioner.planning.journey import may_enter
+from provisioner.planning.lifecycle import (
+    Certify,
+    Enter,
+    Execute,
+    Fence,
+    Identify,
+    Release,
+    Turn,
+    Validate,
+    View,
+)
+from provisioner.ports import Clock, Store
+from provisioner.settings import Settings
+from provisioner.store.signing import Signer
+
+Problems = Sequence[Blocker]
+
+
+class Performer:
+    """Carries out turns. `disrupted` is what this daemon disrupts now, by node."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        settings: Settings,
+        *,
+        observer: Observer,
+        identifier: Identifier,
+        executor: Executor,
+        tenancy: Tenancy,
+        validator: Validator,
+        signer: Signer,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._settings = settings
+        self._observer = observer
+        self._identifier = identifier
+        self._executor = executor
+        self._tenancy = tenancy
+        self._validator = validator
+        self._signer = signer
+        self._admission = asyncio.Lock()
+        self.disrupted: dict[str, Disruption] = {}
+
+    async def perform(self, hold: Hold, node: Node, turn: Turn, view: View | None) -> Problems:
+        """Do what was decided; what stood in the way, or nothing."""
+        match turn:
+            case Enter():
+                return await self._enter(hold, node, turn.state, turn.why, turn.blockers)
+            case Identify():
+                return await self._identify(hold, node)
+            case Fence():
+                return await self._fence(hold, node)
+            case Execute():
+                assert view is not None
+                return await self._execute(hold, node, turn.step, view)
+            case Validate():
+                assert view is not None
+                return await self._validate(hold, node, view)
+            case Certify():
+                assert view is not None
+                return await self._certify(hold, node, view)
+            case Release():
+                return await self._release(hold, node, turn.vrf)
+        return ()
+
+    async def resume(
+        self, hold: Hold, node: Node, entries: Sequence[LedgerEntry]
+    ) -> Blocker | None:
+        """See every open ledger row to its end before anything new is decided."""
+        inventory = await self._store.inventory(node.id)
+        if inventory is None:
+            inventory, unseen = await self._observer.collect(node)
+            if unseen:
+                return unseen[0]
+        assert inventory is not None
+        for entry in entries:
+            problem = await self._executor.resume(hold, node, entry, inventory)
+            if problem is not None:
+                return problem
+        return None
+
+    async def _enter(
+        self, hold: Hold, node: Node, state: State, why: str, blockers: Problems, **more: Any
+    ) -> Problems:
+        assert may_enter(node, state, node.placement), (node.id, node.state, state, node.placement)
+        changed = node.moved(state, self._clock.now(), blockers=tuple(blockers), note=why, **more)
+        detail = {
+            "from": node.state.value,
+            "to": state.value,
+            "why": why,
+            "blockers": [b.model_dump(mode="json") for b in blockers],
+        }
+        await hold.record(node=changed, journal=[("state", detail)])
+        return ()
+
+    async def _identify(self, hold: Hold, node: Node) -> Problems:
+        result = await self._identifier.identify(node, hold)
+        if result.blockers:
+            return result.blockers
+        await hold.record(
+            node=result.node, inventory=result.inventory, journal=[("identified", result.facts)]
+        )
+        return ()
+
+    async def _fence(self, hold: Hold, node: Node) -> Problems:
+        """Into the maintenance VRF; the placement is recorded as read back, whatever it is."""
+        outcome = await self._tenancy.move(node.ports, MAINTENANCE_VRF)
+        if outcome.blockers:
+            if node.placement is not Placement.MIXED and outcome.placements:
+                unsure = node.model_copy(update={"placement": Placement.MIXED, "vrf": ""})
+                await hold.record(node=unsure, journal=[("fence", {"confirmed": False})])
+            return outcome.blockers
+        fenced = node.model_copy(
+            update={"placement": Placement.MAINTENANCE, "vrf": MAINTENANCE_VRF}
+        )
+        placements = [p.model_dump(mode="json") for p in outcome.placements]
+        await hold.record(
+            node=fenced, journal=[("fence", {"confirmed": True, "placements": placements})]
+        )
+        return ()
+
+    async def _execute(self, hold: Hold, node: Node, step: Step, view: View) -> Problems:
+        assert view.inventory is not None
+        try:
+            note = f"{step.title}: {step.reason}"
+            await hold.record(node=node.model_copy(update={"note": note}))
+            problems = await self._executor.execute(hold, node, step, view.inventory)
+            await self._store.journal(
+                "step",
+                node.id,
+                {"step": step.title, "problems": [str(p) for p in problems]},
+                self._clock.now(),
+            )
+            return problems
+        finally:
+            self.disrupted.pop(node.id, None)
+
+    async def admit(self, node: Node, step: Step) -> tuple[str, ...]:
+        """Why a step must wait; nothing: its place is taken, and `perform` gives it back.
+
+        Limits are checked and the place is taken in one breath: two switches must not both pass.
+        """
+        async with self._admission:
+            nodes = await self._store.nodes()
+            reasons = admit(node, step, nodes, self.disrupted, self._settings.switches_down_percent)
+            if not reasons:
+                self.disrupted[node.id] = step.disruption
+            return reasons
+
+    async def _validate(self, hold: Hold, node: Node, view: View) -> Problems:
+        assert view.inventory is not None
+        await hold.record(node=node.model_copy(update={"note": "health checks are running"}))
+        report = await self._validator.validate(node, view.inventory)
+        if isinstance(report, Blocker):
+            return (report,)
+        summary = {r.check: r.verdict.value for r in report.results}
+        await hold.record(report=report, journal=[("validated", summary)])
+        return ()
+
+    async def _certify(self, hold: Hold, node: Node, view: View) -> Problems:
+        assert view.inventory is not None
+        assert view.report is not None
+        assert may_enter(node, State.CERTIFIED, node.placement)
+        now = self._clock.now()
+        certificate = self._signer.sign(
+            certification.issue(
+                certificate_id=uuid.uuid4().hex,
+                node=node,
+                inventory=view.inventory,
+                report=view.report,
+                matrix_digest=self._observer.matrix_digest,
+                now=now,
+                valid_s=self._settings.certificate_days * 86400,
+            )
+        )
+        changed = node.moved(
+            State.CERTIFIED,
+            now,
+            certificate=certificate.id,
+            blockers=(),
+            attempts=0,
+            note="certified",
+        )
+        await hold.record(
+            node=changed,
+            certificate=certificate,
+            journal=[("certified", {"certificate": certificate.id})],
+        )
+        return ()
+
+    async def _release(self, hold: Hold, node: Node, vrf: str) -> Problems:
+        """Into the tenant's VRF, with proof; anything less than proof goes back to maintenance."""
+        assert node.placement is Placement.MAINTENANCE
+        assert node.certificate
+        outcome = await self._tenancy.move(node.ports, vrf)
+        if outcome.blockers:
+            back = await self._fence(hold, node)
+            return (*outcome.blockers, *back)
+        now = self._clock.now()
+        proof = ReleaseProof(
+            node=node.id,
+            certificate=node.certificate,
+            tenant=node.tenant,
+            placements=outcome.placements,
+            persisted=outcome.persisted,
+            revisions=outcome.revisions,
+            confirmed_at=now,
+        )
+        # entered only now: `may_enter` is asked with the placement that was just proved
+        proved = node.model_copy(update={"placement": Placement.CUSTOMER, "vrf": vrf})
+        assert may_enter(proved, State.RELEASED, Placement.CUSTOMER)
+        released = proved.moved(State.RELEASED, now, blockers=(), note=f"released to {node.tenant}")
+        await hold.record(
+            node=released,
+            proof=proof,
+            journal=[("released", {"tenant": node.tenant, "certificate": node.certificate})],
+        )
+        return ()

@@ -1,0 +1,142 @@
+"""One node, one turn: observe, decide, act, record. Start, event, timer and crash are one path.
+
+The reconciler is told only which operation to drive, never what changed. It may be stopped at any
+await; whoever drives the operation next begins by looking into what was left open.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from provisioner.control.observer import Observer
+from provisioner.control.performer import Performer
+from provisioner.execution.hold import Hold
+from provisioner.execution.once import blocked
+from provisioner.model.node import Node
+from provisioner.model.operation import OperationStatus
+from provisioner.model.outcome import Blocker, Reason
+from provisioner.planning import lifecycle
+from provisioner.planning.history import open_entries
+from provisioner.planning.journey import JOURNEY
+from provisioner.planning.lifecycle import Execute, Rest, Turn, Wait, after_failure, decide
+from provisioner.ports import Clock, Fenced, PortError, StaleWrite, Store
+from provisioner.settings import Settings
+
+log = logging.getLogger(__name__)
+
+
+class Reconciler:
+    """Drives operations; one instance serves all nodes of a daemon."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        settings: Settings,
+        observer: Observer,
+        performer: Performer,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._settings = settings
+        self._observer = observer
+        self._performer = performer
+
+    async def drive(self, operation_id: str) -> None:
+        """Drive one operation until its node rests. Re-enterable from any point."""
+        operation = await self._store.take(operation_id)
+        if operation.status is not OperationStatus.ACTIVE:
+            return
+        hold = Hold(self._store, self._clock, operation)
+        try:
+            await self._turns(hold)
+        except Fenced:
+            log.info("operation %s: another driver has taken it over", operation_id)
+        except Exception:  # our own bug: parked and reported, never retried
+            log.exception("operation %s of %s: parked", operation_id, operation.node)
+            await self._park(hold)
+
+    async def _turns(self, hold: Hold) -> None:
+        failures = 0
+        while True:
+            node = await self._store.node(hold.operation.node)
+            assert node is not None
+            try:
+                turn, blockers = await self._turn(hold, node)
+            except StaleWrite:
+                continue  # somebody (a person, the allocator) changed the node: look again
+            if blockers:
+                failures += 1
+                turn = after_failure(
+                    node, blockers, failures=failures, retry_s=self._settings.retry_s
+                )
+                if isinstance(turn, lifecycle.Enter):
+                    await self._performer.perform(hold, node, turn, None)
+                    failures = 0
+                    continue
+            elif not isinstance(turn, Wait):
+                failures = 0
+            if isinstance(turn, Wait):
+                await self._note(hold, turn.why)
+                wait_s = min(turn.after_s, self._settings.retry_max_s)
+                await self._clock.sleep(wait_s)
+            elif isinstance(turn, Rest):
+                await self._store.end_operation(
+                    hold.operation, OperationStatus.DONE, turn.why, self._clock.now()
+                )
+                return
+
+    async def _turn(self, hold: Hold, node: Node) -> tuple[Turn, Sequence[Blocker]]:
+        """One turn; the decision, and what stood in its way."""
+        try:
+            unfinished = open_entries(await self._store.entries(node.id))
+            if unfinished:
+                problem = await self._performer.resume(hold, node, unfinished)
+                if problem is not None:
+                    return Rest(why=str(problem)), (problem,)
+            view = await self._observer.observe(node, hold.operation.id)
+            turn = decide(node, view, self._settings.poll_s)
+            if view.unseen:
+                return turn, view.unseen
+            if isinstance(turn, Execute):
+                waiting = await self._performer.admit(node, turn.step)
+                if waiting:
+                    return Wait(after_s=self._settings.poll_s, why=waiting[0]), ()
+            problems = await self._performer.perform(hold, node, turn, view)
+        except PortError as error:
+            problem = blocked(error, node.id)
+            return Rest(why=str(problem)), (problem,)
+        return self._within_limit(node, turn), problems
+
+    def _within_limit(self, node: Node, turn: Turn) -> Turn:
+        """A wait beyond the state's limit is said loudly; it does not change the state."""
+        limit_s = JOURNEY[node.state].limit_s
+        if isinstance(turn, Wait) and self._clock.now() - node.entered_at > limit_s:
+            log.warning(
+                "%s is %s for longer than %.0f s: %s", node.id, node.state, limit_s, turn.why
+            )
+        return turn
+
+    async def _note(self, hold: Hold, why: str) -> None:
+        """What the node waits for, where people look for it."""
+        node = await self._store.node(hold.operation.node)
+        if node is not None and node.note != why:
+            await hold.record(node=node.model_copy(update={"note": why}))
+
+    async def _park(self, hold: Hold) -> None:
+        node = await self._store.node(hold.operation.node)
+        assert node is not None
+        bug = Blocker(
+            reason=Reason.OUR_BUG,
+            subject=node.id,
+            detail="the provisioner failed an assertion of its own; see its log",
+            unblock="Report it with the log; then retry the node.",
+        )
+        await hold.record(
+            node=node.model_copy(update={"blockers": (bug,), "note": str(bug)}),
+            journal=[("parked", {"node": node.id})],
+        )
+        await self._store.end_operation(
+            hold.operation, OperationStatus.PARKED, str(bug), self._clock.now()
+        )

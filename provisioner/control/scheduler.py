@@ -1,0 +1,103 @@
+"""Whose turn it is: opens an operation for every node that has something to do.
+
+It looks at the nodes' rows only, and may be run at any time, by anybody, as often as one likes:
+the store allows one active operation per node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+
+from provisioner.model.node import Node, Placement, State
+from provisioner.model.tenant import Tenant
+from provisioner.planning.allocation import allocate
+from provisioner.planning.lifecycle import PASSING
+from provisioner.ports import Clock, StaleWrite, Store
+from provisioner.settings import Settings
+
+WORKING = frozenset(
+    {State.DISCOVERED, State.INTAKE, State.CONVERGING, State.VALIDATING, State.DRAINING}
+)
+
+
+def wants_turn(node: Node, settings: Settings, last_look: float, now: float) -> bool:
+    """Whether an operation is to be opened for this node now."""
+    if node.state in WORKING:
+        return True
+    if node.state is State.CERTIFIED and node.tenant:
+        return True
+    watched = node.state in (State.CERTIFIED, State.RELEASED)
+    return watched and now - max(last_look, node.entered_at) >= settings.watch_s
+
+
+def remedy(node: Node, settings: Settings, now: float) -> Node | None:
+    """An automatic try to leave quarantine: passing causes only, rate-limited and counted."""
+    if node.state is not State.QUARANTINED or node.attempts >= settings.remedies_max:
+        return None
+    if node.placement is not Placement.MAINTENANCE or not node.blockers:
+        return None
+    if not all(b.reason in PASSING for b in node.blockers):
+        return None
+    if now - node.entered_at < settings.remedy_s * 2**node.attempts:
+        return None
+    return node.moved(State.CONVERGING, now, blockers=(), attempts=node.attempts + 1)
+
+
+class Scheduler:
+    """Ticks until cancelled. `submit` hands an operation to the engine."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        settings: Settings,
+        submit: Callable[[str], Awaitable[None]],
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._settings = settings
+        self._submit = submit
+        self._looked: dict[str, float] = {}
+
+    async def run(self) -> None:
+        """Tick for ever, at the pace of `poll_s`."""
+        while True:
+            await self.tick()
+            await self._clock.sleep(self._settings.poll_s)
+
+    async def tick(self) -> None:
+        """One look at all nodes."""
+        now = self._clock.now()
+        nodes = await self._store.nodes()
+        nodes = await self._allocate(nodes, await self._store.tenants(), now)
+        busy = {o.node for o in await self._store.active_operations()}
+        for node in nodes:
+            if node.id in busy:
+                continue
+            ready = remedy(node, self._settings, now)
+            if ready is not None:
+                node = await self._store.save_node(ready)
+                await self._store.journal("remedy", node.id, {"attempt": node.attempts}, now)
+            if wants_turn(node, self._settings, self._looked.get(node.id, 0.0), now):
+                self._looked[node.id] = now
+                operation = await self._store.open_operation(node.id, node.state.value, now)
+                if operation is not None:
+                    await self._submit(operation.id)
+
+    async def _allocate(
+        self, nodes: Sequence[Node], tenants: Sequence[Tenant], now: float
+    ) -> Sequence[Node]:
+        pairs = dict(allocate(nodes, tenants))
+        result = []
+        for node in nodes:
+            tenant = pairs.get(node.id)
+            if tenant is None:
+                result.append(node)
+                continue
+            try:
+                changed = await self._store.save_node(node.model_copy(update={"tenant": tenant}))
+            except StaleWrite:
+                continue  # somebody was faster; the next tick sees it
+            await self._store.journal("allocated", node.id, {"tenant": tenant}, now)
+            result.append(changed)
+        return result

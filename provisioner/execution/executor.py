@@ -1,0 +1,124 @@
+"""Carries out one step: precheck → apply → wait → verify, for every slot, through the ledger.
+
+The executor decides nothing: the step says what, from which version, by which method, and what
+must still be true. It may be entered again at any point; an open ledger row is taken up first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+from provisioner.execution import activations, methods_inband, methods_redfish, methods_switch
+from provisioner.execution.hold import Hold
+from provisioner.execution.work import Site, Work, do
+from provisioner.model.inventory import Inventory
+from provisioner.model.node import Node
+from provisioner.model.operation import LedgerEntry
+from provisioner.model.outcome import Blocker, Reason
+from provisioner.model.plan import Step, StepKind
+from provisioner.planning.history import slots_of, step_of
+
+
+class Executor:
+    """`nic_profiles` are the matrix's: parameters by profile name."""
+
+    def __init__(self, site: Site, nic_profiles: Mapping[str, Mapping[str, str]]) -> None:
+        self._site = site
+        self._nic_profiles = nic_profiles
+
+    async def execute(
+        self, hold: Hold, node: Node, step: Step, inventory: Inventory
+    ) -> tuple[Blocker, ...]:
+        """Do the step on all its slots, side by side; what went wrong, or nothing."""
+        if (moved := precheck(step, inventory)) is not None:
+            return (moved,)
+        if step.kind is StepKind.ACTIVATE:
+            return _problems([await self._do(hold, node, step, (), inventory, None)])
+        groups = slot_groups(step, inventory)
+        results = await asyncio.gather(
+            *(self._do(hold, node, step, slots, inventory, None) for slots in groups)
+        )
+        return _problems(list(results))
+
+    async def resume(
+        self, hold: Hold, node: Node, entry: LedgerEntry, inventory: Inventory
+    ) -> Blocker | None:
+        """Find out what became of an open ledger row, and see it to its end."""
+        return await self._do(hold, node, step_of(entry), slots_of(entry), inventory, entry)
+
+    async def _do(
+        self,
+        hold: Hold,
+        node: Node,
+        step: Step,
+        slots: tuple[str, ...],
+        inventory: Inventory,
+        entry: LedgerEntry | None,
+    ) -> Blocker | None:
+        work = await self._work(hold, node, step.model_copy(update={"slots": slots}), inventory)
+        if isinstance(work, Blocker):
+            return work
+        return await do(self._site, hold, work, entry)
+
+    async def _work(
+        self, hold: Hold, node: Node, step: Step, inventory: Inventory
+    ) -> Work | Blocker:
+        site = self._site
+        if step.kind is StepKind.ACTIVATE:
+            return await activations.work(site, hold, node, step, inventory)
+        if step.artifact:
+            found = await site.artifacts.resolve(step.artifact, step.sha256)
+            if isinstance(found, Blocker):
+                return found
+        match step.method:
+            case "redfish_push":
+                return await methods_redfish.push(site, node, step, inventory)
+            case "bluefield_bfb":
+                return await methods_redfish.bluefield_bfb(site, node, step, inventory)
+            case "playbook_host_software":
+                return methods_inband.software(site, node, step)
+            case "playbook_nic_firmware":
+                return methods_inband.nic_firmware(site, node, step, inventory)
+            case "playbook_nic_config":
+                parameters = self._nic_profiles.get(step.to_version, {})
+                return methods_inband.nic_config(site, node, step, inventory, parameters)
+            case "nvue_image":
+                return await methods_switch.install_image(site, node, step)
+        return Blocker(
+            reason=Reason.NOT_OFFERED,
+            subject=step.component,
+            detail=f"there is no update method {step.method!r}",
+            unblock="Correct the method of this edge in the matrix.",
+        )
+
+
+def precheck(step: Step, inventory: Inventory) -> Blocker | None:
+    """Whether everything that the step expects is still so; otherwise: plan again."""
+    for expected in step.expected:
+        component = inventory.component(expected.kind, expected.slot)
+        if component is None:
+            continue  # derived components (bundles) are not in the inventory
+        if component.version != expected.version:
+            return Blocker(
+                reason=Reason.PRECONDITION,
+                subject=f"{expected.kind}/{expected.slot}",
+                detail=f"runs {component.version}, the plan expected {expected.version}",
+                unblock="Nothing to do: it is planned again from what is there now.",
+            )
+    return None
+
+
+def slot_groups(step: Step, inventory: Inventory) -> list[tuple[str, ...]]:
+    """Slots that one request covers: those behind one BMC, or all that one play handles."""
+    if not step.method.startswith(("redfish_", "bluefield_")):
+        return [step.slots]
+    by_bmc: dict[str, list[str]] = {}
+    for slot in step.slots:
+        component = inventory.component(step.component, slot)
+        by_bmc.setdefault(component.bmc if component else "host", []).append(slot)
+    return [tuple(slots) for _, slots in sorted(by_bmc.items())]
+
+
+def _problems(results: list[Blocker | None]) -> tuple[Blocker, ...]:
+    return tuple(r for r in results if r is not None)

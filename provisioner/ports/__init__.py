@@ -12,6 +12,7 @@ from provisioner.ports.errors import (
     Malformed,
     PortError,
     StaleWrite,
+    StoreFailed,
     TooLarge,
     Unreachable,
 )
@@ -53,6 +54,7 @@ __all__ = [
     "Secret",
     "StaleWrite",
     "Store",
+    "StoreFailed",
     "SwitchAddress",
     "SwitchTransport",
     "TooLarge",

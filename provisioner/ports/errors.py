@@ -59,3 +59,10 @@ class StaleWrite(Exception):
 
 class Fenced(Exception):
     """Another driver has taken this operation over; this one must stop at once."""
+
+
+class StoreFailed(Exception):
+    """The store cannot keep its promises (disk full, I/O error, damaged file): stop the daemon.
+
+    Nothing of the failed write was kept. It is not `PortError`: no single node is to blame.
+    """

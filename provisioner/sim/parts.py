@@ -1,0 +1,148 @@
+"""What a simulated server is made of: plain records that tests and faults may change at will."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields, replace
+from typing import NamedTuple
+
+
+@dataclass(frozen=True)
+class Durations:
+    """How long things take, in seconds; each gets 5 percent of seeded jitter."""
+
+    bmc_gone_s: float = 40.0  # connection refused
+    bmc_starting_s: float = 50.0  # then 503
+    bmc_partial_s: float = 20.0  # then a tree without firmware and chassis
+    power_on_s: float = 4.0
+    force_off_s: float = 6.0
+    graceful_off_s: float = 45.0
+    post_s: float = 240.0
+    os_boot_s: float = 90.0
+    cycle_off_s: float = 10.0  # how long a power cycle stays off
+    ac_off_s: float = 20.0
+    transfer_s: float = 60.0  # image into the BMC
+    write_s: float = 420.0  # one bundle into all its components
+    background_copy_s: float = 600.0
+    bfb_transfer_s: float = 240.0
+    bfb_install_s: float = 600.0
+    nic_burn_s: float = 60.0
+    nic_reset_s: float = 15.0
+
+    def scaled(self, factor: float) -> Durations:
+        """All durations times `factor`."""
+        return replace(self, **{f.name: getattr(self, f.name) * factor for f in fields(self)})
+
+
+class Event(NamedTuple):
+    """One line of ground truth. `subject` is "bmc/item", a BMC's name or "host"."""
+
+    time: float
+    kind: str  # push write_start write_end activate copy_start copy_end power bmc_reset ac boot ...
+    subject: str
+    detail: str
+
+
+@dataclass
+class Firmware:
+    """One firmware slot: `running` is true now, `staged` waits for its activation."""
+
+    id: str  # FirmwareInventory id
+    bmc: str
+    running: str
+    activation: str  # none | bmc_reset | cold_boot | ac_cycle | warm_reboot | mlxfwreset
+    updateable: bool = True
+    staged: str | None = None
+    device: str = ""  # slot of the part it runs in; gone together with it
+    erot: str = ""  # chassis id of the root of trust that copies it to the golden slot
+    manager: str = ""  # manager whose reset activates it, when it is not the BMC's own
+    hidden: bool = False  # Redfish shows an empty version (BlueField in NIC mode)
+    software_id: str = ""
+    writing: bool = False
+
+
+@dataclass
+class Device:
+    """A part that can be swapped. `traits` holds what only in-band tools show."""
+
+    kind: str  # gpu nvswitch nic dpu cpu memory storage psu fan
+    slot: str
+    model: str
+    serial: str
+    part: str = ""
+    pci: str = ""
+    mac: str = ""
+    present: bool = True
+    health: str = "OK"
+    link_gen: int = 5
+    link_gen_max: int = 5
+    link_width: int = 16
+    link_width_max: int = 16
+    traits: dict[str, str | int | float] = field(default_factory=dict)
+
+
+@dataclass
+class Bmc:
+    """One Redfish endpoint's hardware. It is gone, then starting, then partial, then whole."""
+
+    name: str  # "host", "NIC_0", "DPU_1"
+    vendor: str  # name of its shape
+    serial: str
+    mac: str
+    username: str
+    password: str  # factory credentials
+    gone_until: float = 0.0
+    starting_until: float = 0.0
+    partial_until: float = 0.0
+    boots: int = 0  # raised at each reset: everything volatile is lost
+    reset_at: float = 0.0
+    on_reset: list[Callable[[float], None]] = field(default_factory=list)
+
+    def phase(self, now: float) -> str:
+        """`gone`, `starting`, `partial` or `up`."""
+        if now < self.gone_until:
+            return "gone"
+        if now < self.starting_until:
+            return "starting"
+        return "partial" if now < self.partial_until else "up"
+
+
+@dataclass
+class Bluefield:
+    """A BlueField-3 card: an Arm system behind its own BMC."""
+
+    slot: str
+    mode: str  # NicMode | DpuMode
+    boot_state: str = "OsIsRunning"  # BootProgress.OemLastState; UEFI is the end in NIC mode
+    next_mode: str = ""
+    rshim: bool = True
+    host_rshim: str = "Disabled"
+    installing: bool = False
+    host_power_cycles_it: bool = True  # not so in some dual-node chassis (NICo issue 3480)
+    nv_config: dict[str, str] = field(default_factory=dict)
+    nv_config_next: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class Host:
+    """The server itself. `boot_id` is None unless its operating system is up."""
+
+    serial: str
+    uuid: str
+    power: str = "On"  # On | Off | PoweringOn | PoweringOff
+    phase: str = "up"  # off | post | booting | up
+    boot_id: str | None = None
+    os: str = "disk"  # what it booted: disk | pxe | http | cd
+    os_next: str = "disk"
+    override: dict[str, str] = field(
+        default_factory=lambda: {
+            "BootSourceOverrideEnabled": "Disabled",
+            "BootSourceOverrideTarget": "None",
+            "BootSourceOverrideMode": "UEFI",
+        }
+    )
+    media: str = ""  # URL inserted as virtual CD
+    standby: bool = True
+    indicator: str = "Off"
+    packages: dict[str, str] = field(default_factory=dict)  # installed: name -> version
+    loaded: dict[str, str] = field(default_factory=dict)  # in effect since the last boot

@@ -21,6 +21,7 @@ class Pin(Record):
     artifact: str = ""
     sha256: str = ""
     evidence: str = ""  # where it was published
+    optional: bool = False  # pinned where it is present; a node without such a part needs none
 
     @property
     def known(self) -> bool:

@@ -56,17 +56,15 @@ class Executor:
         inventory: Inventory,
         entry: LedgerEntry | None,
     ) -> Blocker | None:
-        work = await self._work(hold, node, step.model_copy(update={"slots": slots}), inventory)
+        work = await self._work(node, step.model_copy(update={"slots": slots}), inventory)
         if isinstance(work, Blocker):
             return work
         return await do(self._site, hold, work, entry)
 
-    async def _work(
-        self, hold: Hold, node: Node, step: Step, inventory: Inventory
-    ) -> Work | Blocker:
+    async def _work(self, node: Node, step: Step, inventory: Inventory) -> Work | Blocker:
         site = self._site
         if step.kind is StepKind.ACTIVATE:
-            return await activations.work(site, hold, node, step, inventory)
+            return await activations.work(site, node, step)
         if step.artifact:
             found = await site.artifacts.resolve(step.artifact, step.sha256)
             if isinstance(found, Blocker):

@@ -46,6 +46,8 @@ class BmcRef(Record):
     kind: str = "host"  # "host" | "dpu" | "supernic"
     pin: str = ""  # SHA-256 of the certificate (DER), hex, once pinned
     serial: str = ""  # of the card or system, as paired
+    base_mac: str = ""  # of a card, lowercase with colons
+    pci: str = ""  # of a card, as the host sees it
     rotated: bool = False  # its credential is ours, unique to it
 
 

@@ -51,7 +51,9 @@ def assemble(expected: Expected, endpoints: Sequence[Endpoint], now: float) -> A
                 continue
             used.add(cards[0].url)
             kind = "dpu" if dpu.slot.startswith("DPU") else "supernic"
-            bmcs.append(_ref(dpu.slot, kind, cards[0]))
+            ref = _ref(dpu.slot, kind, cards[0])
+            mac = (dpu.base_mac or cards[0].base_mac).lower()
+            bmcs.append(ref.model_copy(update={"base_mac": mac, "pci": dpu.pci.lower()}))
         nodes.append(_node(expected, wanted, tuple(bmcs), now))
     blockers += [_stranger(e) for e in endpoints if e.url not in used]
     return Assembly(nodes=tuple(nodes), blockers=tuple(blockers))

@@ -1,0 +1,159 @@
+"""What is: one node's inventory from all its sources, merged.
+
+A source that does not answer makes the inventory incomplete, and an incomplete inventory is never
+planned from: it comes back as blockers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+from provisioner.execution.inband import run_commands
+from provisioner.execution.once import blocked
+from provisioner.execution.switch_api import SwitchApi
+from provisioner.execution.work import Site
+from provisioner.model.inventory import Component, Device, Inventory
+from provisioner.model.node import BmcRef, Node, NodeKind
+from provisioner.model.outcome import Blocker, Gap
+from provisioner.planning import inband_facts
+from provisioner.ports import PortError
+
+Collected = tuple[Inventory | None, tuple[Blocker, ...]]
+
+# in NIC mode a BlueField's Arm side does not run, and its BMC gives these no version
+# (facts: redfish 3.3); the NIC firmware is then read in-band as `supernic.nic`
+_ABSENT_IN_NIC_MODE = frozenset(
+    {
+        "bluefield.bundle",
+        "bluefield.nic",
+        "bluefield.uefi",
+        "bluefield.atf",
+        "bluefield.bsp",
+        "bluefield.ofed",
+        "bluefield.golden",
+    }
+)
+
+
+class Collector:
+    """`nic_profiles` are the matrix's: in-band configuration is named by the profile it equals."""
+
+    def __init__(self, site: Site, nic_profiles: Mapping[str, Mapping[str, str]]) -> None:
+        self._site = site
+        self._nic_profiles = nic_profiles
+
+    async def collect(self, node: Node) -> Collected:
+        """Everything: parts and versions, from every BMC and the host itself."""
+        return await self._gather(node, None)
+
+    async def refresh(self, node: Node, last: Inventory | None) -> Collected:
+        """Versions anew from every source; parts as in `last`, if there is one."""
+        return await self._gather(node, last)
+
+    async def _gather(self, node: Node, last: Inventory | None) -> Collected:
+        if node.kind is NodeKind.SWITCH:
+            return await self._switch(node)
+        results = await asyncio.gather(*(self._bmc(node, bmc, last) for bmc in node.bmcs))
+        outputs = await run_commands(self._site, node, inband_facts.COMMANDS)
+        problems = [r for r in (*results, outputs) if isinstance(r, Blocker)]
+        if problems:
+            return None, tuple(problems)
+        seen = [r for r in results if isinstance(r, Inventory)]
+        assert not isinstance(outputs, Blocker)
+        facts = inband_facts.read(outputs, node.bmcs, self._nic_profiles)
+        return merge(node, seen, facts, last), ()
+
+    async def _bmc(self, node: Node, bmc: BmcRef, last: Inventory | None) -> Inventory | Blocker:
+        try:
+            client = await self._site.reach.redfish(node, bmc.name)
+            if isinstance(client, Blocker):
+                return client
+            if last is None:
+                return await client.collect(node.id, bmc.name)
+            return await client.firmware(node.id, bmc.name)
+        except PortError as error:
+            return blocked(error, f"{node.id}/{bmc.name}")
+
+    async def _switch(self, node: Node) -> Collected:
+        try:
+            api = await SwitchApi.open(self._site, node)
+            if isinstance(api, Blocker):
+                return None, (api,)
+            images = await api.images()
+        except PortError as error:
+            return None, (blocked(error, node.id),)
+        if isinstance(images, Blocker):
+            return None, (images,)
+        os = Component(
+            kind="switch.os",
+            slot="switch",
+            version=images.running,
+            staged=images.next if images.next != images.running else None,
+            updateable=True,
+            source="/nvue_v1/system/image",
+        )
+        return Inventory(node=node.id, vendor="cumulus", model=images.model, components=(os,)), ()
+
+
+def merge(
+    node: Node,
+    seen: Sequence[Inventory],
+    facts: inband_facts.InbandFacts,
+    last: Inventory | None,
+) -> Inventory:
+    """One inventory of all sources; cards' components get the card's slot."""
+    host = next(i for i, bmc in zip(seen, node.bmcs, strict=True) if bmc.kind == "host")
+    components: dict[tuple[str, str], Component] = {}
+    gaps: list[Gap] = list(facts.gaps)
+    for inventory, bmc in zip(seen, node.bmcs, strict=True):
+        for component in inventory.components:
+            if bmc.kind == "supernic" and component.kind in _ABSENT_IN_NIC_MODE:
+                continue
+            placed = _placed(component, bmc)
+            components[placed.kind, placed.slot] = placed
+        gaps += [g for g in inventory.gaps if bmc.kind != "supernic"]
+    for component in facts.components:
+        components.setdefault((component.kind, component.slot), component)
+        if component.staged is not None:
+            # burned is not activated: only the host shows what is staged on a BlueField's NIC
+            found = components[component.kind, component.slot]
+            components[component.kind, component.slot] = found.model_copy(
+                update={"staged": component.staged, "pending": component.pending}
+            )
+    parts = last.devices if last is not None else _devices(node, seen)
+    inband = {d.slot: d for d in facts.devices}
+    devices = tuple(
+        d.model_copy(update={"pci": inband[d.slot].pci, "mac": d.mac or inband[d.slot].mac})
+        if d.slot in inband
+        else d
+        for d in parts
+    )
+    return Inventory(
+        node=node.id,
+        vendor=host.vendor,
+        system_serial=(last or host).system_serial,
+        system_uuid=(last or host).system_uuid,
+        model=(last or host).model,
+        power=host.power,
+        boot_id=facts.boot_id,
+        components=tuple(components[key] for key in sorted(components)),
+        devices=devices,
+        gaps=tuple(gaps),
+    )
+
+
+def _placed(component: Component, bmc: BmcRef) -> Component:
+    if bmc.kind == "host":
+        return component.model_copy(update={"bmc": bmc.name})
+    return component.model_copy(update={"bmc": bmc.name, "slot": bmc.name})
+
+
+def _devices(node: Node, seen: Sequence[Inventory]) -> tuple[Device, ...]
+    devices = []
+    for inventory, bmc in zip(seen, node.bmcs, strict=True):
+        devices += [
+            d if bmc.kind == "host" else d.model_copy(update={"slot": bmc.name})
+            for d in inventory.devices
+        ]
+    return tuple(devices)

@@ -1,0 +1,255 @@
+"""What a host's own commands say about its components: raw outputs in, records and gaps out.
+
+Output of a host is hostile until parsed: anything that does not fit is a gap, never a guess.
+Formats: docs/in-band.md; `nvidia-smi --query-gpu`, `mlxfwmanager --query-format xml`,
+`mlxconfig -e -j`, `dpkg-query -W`.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Iterable, Mapping
+from xml.etree import ElementTree  # noqa: S405 (input is bounded; expat refuses entity bombs)
+
+from provisioner.model.base import Record
+from provisioner.model.health import Evidence
+from provisioner.model.inventory import Activation, Component, Device, DeviceKind
+from provisioner.model.node import BmcRef
+from provisioner.model.outcome import Gap, Reason
+
+COMMANDS: tuple[tuple[str, str, float], ...] = (
+    ("boot_id", "cat /proc/sys/kernel/random/boot_id", 20.0),
+    (
+        "gpus",
+        "nvidia-smi --query-gpu=index,uuid,serial,name,pci.bus_id,vbios_version,driver_version "
+        "--format=csv,noheader",
+        120.0,
+    ),
+    (
+        "packages",
+        "dpkg-query -W -f '${Package} ${Version} ${db:Status-Abbrev}\\n' "
+        "'nvidia-fabricmanager*' 'doca-host*' 'doca-spcx-cc*'",
+        60.0,
+    ),
+    ("nics", "mlxfwmanager --query-format xml", 300.0),
+    ("nic_config", "mlxconfig -e -j /dev/stdout q", 300.0),
+)
+
+_PACKAGES = (
+    (re.compile(r"^nvidia-fabricmanager(-\d+)?$"), "host.fabric_manager"),
+    (re.compile(r"^doca-host$"), "host.doca"),
+    (re.compile(r"^doca-spcx-cc$"), "host.spcx_cc"),
+)
+_BUILD = re.compile(r"-\d+(ubuntu[\w.~]*)?$")  # a package's own revision: "535.129.03-1"
+_NO_VALUE = frozenset({"", "--", "N/A", "Unknown"})
+
+
+class InbandFacts(Record):
+    """Components and devices that only the host itself can show."""
+
+    boot_id: str | None
+    components: tuple[Component, ...]
+    devices: tuple[Device, ...]
+    gaps: tuple[Gap, ...]
+
+
+def read(
+    outputs: Mapping[str, Evidence],
+    cards: tuple[BmcRef, ...],
+    profiles: Mapping[str, Mapping[str, str]],
+) -> InbandFacts:
+    """Read every output of `COMMANDS`; `cards` gives the BlueFields their slots."""
+    gaps: list[Gap] = []
+    boot = outputs["boot_id"].text.strip() if outputs["boot_id"].exit_code == 0 else ""
+    if not re.fullmatch(r"[0-9a-f-]{36}", boot):
+        gaps.append(_gap(outputs["boot_id"], "no boot id"))
+        boot = ""
+    components = [*_gpu_driver(outputs["gpus"], gaps), *_packages(outputs["packages"], gaps)]
+    devices, firmware = _nics(outputs["nics"], cards, gaps)
+    components += firmware
+    components += _nic_config(outputs["nic_config"], cards, profiles, gaps)
+    return InbandFacts(
+        boot_id=boot or None,
+        components=tuple(components),
+        devices=tuple(devices),
+        gaps=tuple(gaps),
+    )
+
+
+def _gap(evidence: Evidence, detail: str, reason: Reason = Reason.MALFORMED) -> Gap:
+    return Gap(reason=reason, source=evidence.source, detail=detail)
+
+
+def _gpu_driver(evidence: Evidence, gaps: list[Gap]) -> Iterable[Component]:
+    """One `host.driver`, if all GPUs name the same."""
+    rows = [[c.strip() for c in row] for row in csv.reader(evidence.text.splitlines()) if row]
+    drivers = {row[6] for row in rows if len(row) == 7 and re.fullmatch(r"[\d.]+", row[6])}
+    if evidence.exit_code != 0 or len(drivers) != 1:
+        gaps.append(_gap(evidence, f"driver versions seen: {sorted(drivers)}"))
+        return ()
+    return (_component("host.driver", "host", drivers.pop(), evidence),)
+
+
+def _component(
+    kind: str, slot: str, version: str | None, evidence: Evidence, **more: object
+) -> Component:
+    return Component.model_validate(
+        {"kind": kind, "slot": slot, "version": version, "source": evidence.source, **more}
+    )
+
+
+def _packages(evidence: Evidence, gaps: list[Gap]) -> Iterable[Component]:
+    found: dict[str, str] = {}
+    for line in evidence.text.splitlines():
+        parts = line.split()
+        if len(parts) < 3 or not parts[2].startswith("ii"):
+            continue  # not installed; no such package
+        for pattern, kind in _PACKAGES:
+            if pattern.match(parts[0]):
+                version = _BUILD.sub("", parts[1]) if kind == "host.fabric_manager" else parts[1]
+                found[kind] = version
+    for _, kind in _PACKAGES:
+        if kind not in found:
+            gaps.append(_gap(evidence, f"{kind} is not installed", Reason.VERSION_MISSING))
+    return [_component(kind, "host", version, evidence) for kind, version in sorted(found.items())]
+
+
+def _nics(
+    evidence: Evidence, cards: tuple[BmcRef, ...], gaps: list[Gap]
+) -> tuple[list[Device], list[Component]]:
+    start, end = evidence.text.find("<Devices"), evidence.text.rfind("</Devices>")
+    try:
+        if start < 0 or end < 0:
+            raise ValueError("no device list")
+        root = ElementTree.fromstring(evidence.text[start : end + 10])  # noqa: S314 (see import)
+    except (ElementTree.ParseError, ValueError) as error:
+        gaps.append(_gap(evidence, f"not the XML of mlxfwmanager: {error}"))
+        return [], []
+    devices, components = [], []
+    for element in root.iter("Device"):
+        pci = (element.get("pciName") or "").lower()
+        mac = _mac(element)
+        card = _card(cards, mac, pci)
+        slot = card.name if card else pci
+        burned, running = _firmware(element)
+        if burned is None:
+            gaps.append(_gap(evidence, f"{slot}: no firmware version", Reason.VERSION_MISSING))
+        kind = _nic_kind(element.get("type") or "", card)
+        devices.append(
+            Device(
+                kind=DeviceKind.DPU if kind == "bluefield.nic" else DeviceKind.NIC,
+                slot=slot,
+                part=element.get("partNumber"),
+                mac=mac or None,
+                pci=pci or None,
+                source=evidence.source,
+            )
+        )
+        waits = running is not None and running != burned
+        components.append(
+            _component(
+                kind,
+                slot,
+                running if waits else burned,
+                evidence,
+                staged=burned if waits else None,
+                pending=Activation.COLD_BOOT if waits else None,
+                updateable=True,
+            )
+        )
+    return devices, components
+
+
+def _mac(element: ElementTree.Element) -> str:
+    node = element.find("MACs")
+    raw = (node.get("Base_Mac") or "" if node is not None else "").lower().replace(":", "")
+    if not re.fullmatch(r"[0-9a-f]{12}", raw):
+        return ""
+    return ":".join(raw[i : i + 2] for i in range(0, 12, 2))
+
+
+def _card(cards: tuple[BmcRef, ...], mac: str, pci: str) -> BmcRef | None:
+    by_mac = [c for c in cards if c.base_mac and c.base_mac == mac]
+    by_pci = [c for c in cards if c.pci and c.pci == pci]
+    return (by_mac or by_pci or [None])[0]
+
+
+def _firmware(element: ElementTree.Element) -> tuple[str | None, str | None]:
+    """(burned, running): the tool names the running one only if it differs from the burned."""
+    burned = running = None
+    for version in element.iterfind("Versions/*"):
+        value: str | None = version.get("current") or ""
+        value = None if value in _NO_VALUE else value
+        if version.tag == "FW":
+            burned = value
+        elif version.tag.startswith("FW") and "unning" in version.tag:
+            running = value
+    return burned, running
+
+
+def _nic_kind(device_type: str, card: BmcRef | None) -> str:
+    if "BlueField" in device_type:
+        return "bluefield.nic" if card is not None and card.kind == "dpu" else "supernic.nic"
+    return "nic.cx7" if device_type.startswith("ConnectX7") else "nic.other"
+
+
+def _nic_config(
+    evidence: Evidence,
+    cards: tuple[BmcRef, ...],
+    profiles: Mapping[str, Mapping[str, str]],
+    gaps: list[Gap],
+) -> Iterable[Component]:
+    """`nic.config` of each SuperNIC: the profile whose every parameter is current.
+
+    "none" is a version of its own: no profile of the matrix is in force.
+    """
+    try:
+        document = json.loads(evidence.text[max(evidence.text.find("{"), 0) :])
+        devices = [d for d in document.values() if isinstance(d, dict)]
+    except (ValueError, AttributeError, RecursionError) as error:
+        gaps.append(_gap(evidence, f"not the JSON of mlxconfig: {error}"))
+        return []
+    components = []
+    supernics = {c.pci.removeprefix("0000:"): c for c in cards if c.kind == "supernic" and c.pci}
+    for device in devices:
+        pci = str(device.get("device", "")).lower().removeprefix("0000:")
+        table = device.get("tlv_configuration")
+        if pci not in supernics or not isinstance(table, dict):
+            continue
+        current, following = _profile(table, profiles, "current"), _profile(table, profiles, "next")
+        components.append(
+            _component(
+                "nic.config",
+                supernics[pci].name,
+                current,
+                evidence,
+                staged=following if following != current else None,
+                pending=Activation.COLD_BOOT if following != current else None,
+            )
+        )
+    return components
+
+
+def _profile(
+    table: Mapping[str, object], profiles: Mapping[str, Mapping[str, str]], when: str
+) -> str:
+    values = {
+        name: _value(entry.get(f"{when}_value"))
+        for name, entry in table.items()
+        if isinstance(entry, dict)
+    }
+    fitting = [
+        name
+        for name, wanted in profiles.items()
+        if wanted and all(values.get(k) == _value(v) for k, v in wanted.items())
+    ]
+    # of two that fit, the one that asks for more is the one that was written
+    return max(fitting, key=lambda name: (len(profiles[name]), name), default="none")
+
+
+def _value(raw: object) -> str:
+    """ "True(1)" and 1 and "1" are the same value to mlxconfig."""
+    match = re.fullmatch(r".*\((-?\w+)\)", str(raw))
+    return match.group(1) if match else str(raw)

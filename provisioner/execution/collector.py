@@ -149,7 +149,7 @@ def _placed(component: Component, bmc: BmcRef) -> Component:
     return component.model_copy(update={"bmc": bmc.name, "slot": bmc.name})
 
 
-def _devices(node: Node, seen: Sequence[Inventory]) -> tuple[Device, ...]
+def _devices(node: Node, seen: Sequence[Inventory]) -> tuple[Device, ...]:
     devices = []
     for inventory, bmc in zip(seen, node.bmcs, strict=True):
         devices += [

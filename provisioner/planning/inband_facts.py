@@ -11,7 +11,7 @@ import csv
 import json
 import re
 from collections.abc import Iterable, Mapping
-from xml.etree import ElementTree  # noqa: S405 (input is bounded; expat refuses entity bombs)
+from xml.etree import ElementTree
 
 from provisioner.model.base import Record
 from provisioner.model.health import Evidence
@@ -23,14 +23,18 @@ COMMANDS: tuple[tuple[str, str, float], ...] = (
     ("boot_id", "cat /proc/sys/kernel/random/boot_id", 20.0),
     (
         "gpus",
-        "nvidia-smi --query-gpu=index,uuid,serial,name,pci.bus_id,vbios_version,driver_version "
-        "--format=csv,noheader",
+        (
+            "nvidia-smi --query-gpu=index,uuid,serial,name,pci.bus_id,vbios_version,driver_version "
+            "--format=csv,noheader"
+        ),
         120.0,
     ),
     (
         "packages",
-        "dpkg-query -W -f '${Package} ${Version} ${db:Status-Abbrev}\\n' "
-        "'nvidia-fabricmanager*' 'doca-host*' 'doca-spcx-cc*'",
+        (
+            "dpkg-query -W -f '${Package} ${Version} ${db:Status-Abbrev}\\n' "
+            "'nvidia-fabricmanager*' 'doca-host*' 'doca-spcx-cc*'"
+        ),
         60.0,
     ),
     ("nics", "mlxfwmanager --query-format xml", 300.0),

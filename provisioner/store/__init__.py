@@ -1,1 +1,36 @@
-"""What is true, durably: schema, migrations, queries."""
+"""What is true, durably: rows behind `Store`, secrets behind `Credentials`, and the signing key.
+
+Law: nothing here decides anything. Row functions (`*_rows.py`, `journal.py`) are synchronous, take
+a connection inside a transaction, and may be run twice; `SqlStore` is the only way to them.
+"""
+
+from provisioner.store.data_directory import DataLock, lock_data_directory
+from provisioner.store.journal import ChainCheck
+from provisioner.store.master_key import MasterKey, prepare_key, rekey
+from provisioner.store.signing import (
+    Signer,
+    exchange_signing_key,
+    open_signer,
+    public_keys,
+    verify,
+)
+from provisioner.store.sql_store import SqlStore, open_store
+from provisioner.store.vault import Vault, open_vault
+
+__all__ = [
+    "ChainCheck",
+    "DataLock",
+    "MasterKey",
+    "Signer",
+    "SqlStore",
+    "Vault",
+    "exchange_signing_key",
+    "lock_data_directory",
+    "open_signer",
+    "open_store",
+    "open_vault",
+    "prepare_key",
+    "public_keys",
+    "rekey",
+    "verify",
+]

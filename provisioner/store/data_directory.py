@@ -1,0 +1,120 @@
+"""The daemon's directory: made with 0700, and held by one process at a time.
+
+The embedded engine is made single by this lock (design, "Durable state"): two daemons on one file
+would each resume the other's operations.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+from pathlib import Path
+from types import TracebackType
+
+from provisioner.model.input_error import InputError
+
+LOCK_FILE = "lock"
+
+
+class DataLock:
+    """Held until `release` or until the process ends, however it ends: the kernel lets go of it."""
+
+    def __init__(self, directory: Path, descriptor: int) -> None:
+        self.directory = directory
+        self._descriptor: int | None = descriptor
+
+    def release(self) -> None:
+        """Let another daemon in. A second call does nothing."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def __enter__(self) -> DataLock:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.release()
+
+
+def lock_data_directory(path: str | Path) -> DataLock:
+    """Make the directory if there is none, and hold it.
+
+    Raises `InputError` if it cannot be made or written, if others may write in it, or if another
+    daemon holds it.
+    """
+    directory = Path(path)
+    prepare_directory(directory)
+    lock_file = directory / LOCK_FILE
+    try:
+        # Not inheritable (PEP 446): a playbook's process that outlives us does not hold it.
+        descriptor = os.open(lock_file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        raise InputError(
+            str(lock_file), "", f"cannot be opened ({error.strerror})", "Check owner and mode."
+        ) from None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip() or "unknown"
+        os.close(descriptor)
+        raise InputError(
+            str(directory),
+            "",
+            f"another daemon (process {holder}) uses this data directory",
+            "Stop it first, or give this one a directory of its own.",
+        ) from None
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+    return DataLock(directory, descriptor)
+
+
+def prepare_directory(directory: Path) -> None:
+    """Make it with 0700, or check the one that is there; `InputError` says what is wrong."""
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        mode = directory.stat().st_mode
+    except OSError as error:
+        raise InputError(
+            str(directory), "", f"cannot be made ({error.strerror})", "Choose another directory."
+        ) from None
+    if mode & (stat.S_IWGRP | stat.S_IWOTH) and not mode & stat.S_ISVTX:
+        raise InputError(
+            str(directory),
+            "",
+            f"others may write in it (mode {stat.S_IMODE(mode):04o})",
+            f"Run: chmod 0700 {directory}",
+        )
+
+
+def check_private(path: Path) -> None:
+    """A file with secrets or with truth is for its owner only; `InputError` otherwise."""
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if mode & 0o077:
+        raise InputError(
+            str(path), "", f"others may use it (mode {mode:04o})", f"Run: chmod 0600 {path}"
+        )
+
+
+def write_private(path: Path, content: bytes) -> None:
+    """A new file with 0600, on disk under its name when this returns; it must not exist yet."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    sync_directory(path.parent)
+
+
+def sync_directory(directory: Path) -> None:
+    """Make creations and renames in it durable (a rename alone is only in the cache)."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,119 @@
+"""Opens the database file: private, in WAL mode, whole, and of a version that we know.
+
+Every statement above this module is SQLAlchemy Core that PostgreSQL would take too; what is
+SQLite's own (pragmas, BEGIN, the file) is here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.pool import NullPool, StaticPool
+
+from provisioner.model.input_error import InputError
+from provisioner.store.data_directory import check_private, prepare_directory, write_private
+from provisioner.store.migrating import migrate
+
+MEMORY = ":memory:"
+
+# A backup or a person's sqlite3 shell may hold the file for a moment; longer is a mistake.
+BUSY_TIMEOUT_MS = 5000
+
+
+def open_database(path: str | Path) -> Engine:
+    """An engine on a checked and migrated database; made if there is none.
+
+    Raises `InputError` if the file cannot be used: no permission, open to others, not a database,
+    damaged, not ours, or written by a newer version.
+    """
+    if str(path) == MEMORY:
+        engine = _engine("sqlite://", StaticPool)
+        migrate(engine, MEMORY)
+        return engine
+    file = Path(path)
+    _prepare_file(file)
+    engine = _engine(f"sqlite:///{file}", NullPool)
+    try:
+        _check_whole(engine, file)
+        migrate(engine, str(file))
+    except DBAPIError as error:
+        engine.dispose()
+        raise _unusable(file, str(error.orig)) from None
+    except BaseException:
+        engine.dispose()
+        raise
+    return engine
+
+
+def write_connection(engine: Engine) -> Callable[[], Connection]:
+    """Makes the one connection that writes: it takes the write lock at BEGIN, not halfway."""
+    return lambda: engine.connect().execution_options(provisioner_begin="BEGIN IMMEDIATE")
+
+
+def read_connection(engine: Engine) -> Callable[[], Connection]:
+    """Makes a connection that reads a snapshot and waits for no writer (WAL)."""
+    return lambda: engine.connect().execution_options(provisioner_begin="BEGIN")
+
+
+def _engine(url: str, pool: type[NullPool] | type[StaticPool]) -> Engine:
+    # A connection is made in one thread and used in another, but never in two at a time: a lane.
+    engine = create_engine(url, poolclass=pool, connect_args={"check_same_thread": False})
+
+    @event.listens_for(engine, "connect")
+    def _prepare(connection: Any, _record: Any) -> None:
+        # The sqlite3 module begins and commits on its own terms unless told not to; savepoints
+        # need ours (SQLAlchemy, "SQLite: enabling non-legacy transactional modes").
+        connection.isolation_level = None
+        for pragma in (
+            "journal_mode = WAL",
+            "synchronous = FULL",  # a commit survives loss of power, not only of the process
+            "foreign_keys = ON",
+            f"busy_timeout = {BUSY_TIMEOUT_MS}",
+            "trusted_schema = OFF",  # a doctored file gets no functions to call
+        ):
+            connection.execute(f"PRAGMA {pragma}")
+
+    @event.listens_for(engine, "begin")
+    def _begin(connection: Connection) -> None:
+        options = connection.get_execution_options()
+        connection.exec_driver_sql(options.get("provisioner_begin", "BEGIN IMMEDIATE"))
+
+    return engine
+
+
+def _prepare_file(file: Path) -> None:
+    """Make the file with 0600 before SQLite would make it with the umask's mode.
+
+    SQLite gives the write-ahead log the mode of the database file.
+    """
+    prepare_directory(file.parent)
+    try:
+        if file.exists():
+            if not file.is_file():
+                raise _unusable(file, "it is not a file")
+            check_private(file)
+            if not os.access(file, os.R_OK | os.W_OK):
+                raise _unusable(file, "no permission to read and write it")
+        else:
+            write_private(file, b"")
+    except OSError as error:
+        raise _unusable(file, error.strerror or str(error)) from None
+
+
+def _check_whole(engine: Engine, file: Path) -> None:
+    """Refuse a damaged file at the start rather than act on half a truth later."""
+    with engine.connect() as connection:
+        answer = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar_one()
+        connection.rollback()
+    if answer != "ok":
+        raise _unusable(file, f"it is damaged: {answer}")
+
+
+def _unusable(file: Path, problem: str) -> InputError:
+    remedy = "Check disk space, owner and mode; if it is damaged, restore it from a backup."
+    return InputError(str(file), "", f"the database cannot be used: {problem}", remedy)

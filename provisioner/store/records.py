@@ -1,0 +1,79 @@
+"""Records to text and back. What comes back is checked: a damaged row is `StoreFailed`, no guess.
+
+Text that a device sent may hold what a database refuses (NUL in PostgreSQL) or what UTF-8 cannot
+say (lone surrogates); `clean` replaces both before they reach a column.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from provisioner.model.inventory import Inventory
+from provisioner.model.node import Node
+from provisioner.ports.errors import StoreFailed
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def parse(model: type[Model], body: str, where: str) -> Model:
+    """The record in `body`; `StoreFailed` names `where` ("nodes, n7") if it is not one."""
+    try:
+        return model.model_validate_json(body)
+    except ValidationError as error:
+        problem = error.errors(include_input=False, include_url=False)[0]
+        raise StoreFailed(
+            f"a stored {model.__name__} cannot be read ({where}): {problem['loc']}: "
+            f"{problem['msg']}; restore the database from its backup"
+        ) from None
+
+
+# Records are frozen and hold only frozen values, so that the same text may give the same object.
+# Bounds: 8192 nodes are 256 scalable units of 32 (some 60 MB); an inventory of a full HGX node is
+# some 200 KB, so that 512 of them stay below 100 MB.
+@lru_cache(maxsize=8192)
+def parse_node(body: str) -> Node:
+    """A node; parsed once for each distinct text."""
+    return parse(Node, body, "nodes")
+
+
+@lru_cache(maxsize=512)
+def parse_inventory(body: str) -> Inventory:
+    """An inventory; parsed once for each distinct text."""
+    return parse(Inventory, body, "inventories")
+
+
+def clean(text: str) -> str:
+    """The text as every database can keep it: no lone surrogates, no NUL."""
+    return text.encode("utf-8", "replace").decode("utf-8").replace("\x00", "\ufffd")
+
+
+def canonical(value: Mapping[str, Any]) -> str:
+    """JSON with sorted keys in pure ASCII: equal content, equal text, on every machine.
+
+    Records inside are dumped; anything else that JSON does not know is a `TypeError`, our bug.
+    """
+    return json.dumps(
+        value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, default=_dump
+    )
+
+
+def parse_object(text: str, where: str) -> dict[str, Any]:
+    """The inverse of `canonical`; `StoreFailed` if the text is not a JSON object."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        raise StoreFailed(f"a stored object cannot be read ({where}); restore the backup")
+    return value
+
+
+def _dump(value: object) -> Any:
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json")
+    raise TypeError(f"{type(value).__name__} cannot be stored as JSON")

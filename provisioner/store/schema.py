@@ -1,0 +1,180 @@
+"""The tables, as SQLAlchemy Core knows them; `migrations/` builds exactly these (a test compares).
+
+A record's JSON (`body`) is the truth of its row; the columns beside it exist to be searched, to be
+unique or to be fenced, and are written in the same statement. Times are seconds since the epoch.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    Column,
+    Double,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+    text,
+)
+
+metadata = MetaData(
+    # every constraint has a name, so that a later migration can name it on both dialects
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+nodes = Table(
+    "nodes",
+    metadata,
+    Column("id", String, primary_key=True),
+    Column("kind", String, nullable=False),
+    Column("state", String, nullable=False, index=True),
+    Column("generation", Integer, nullable=False),
+    Column("body", Text, nullable=False),
+)
+
+operations = Table(
+    "operations",
+    metadata,
+    Column("id", String, primary_key=True),
+    Column("node", String, ForeignKey("nodes.id"), nullable=False),
+    # counts a node's operations: ids are "node#number", the same in every replay of a seed
+    Column("number", Integer, nullable=False),
+    Column("want", String, nullable=False),
+    Column("status", String, nullable=False, index=True),
+    Column("epoch", Integer, nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("phase", String, nullable=False),
+    Column("opened_at", Double, nullable=False),
+    Column("note", Text, nullable=False),
+    UniqueConstraint("node", "number"),
+)
+# one active operation per node: the mutual exclusion itself, whatever drives the operations
+Index(
+    "one_active_operation",
+    operations.c.node,
+    unique=True,
+    sqlite_where=text("status = 'active'"),
+    postgresql_where=text("status = 'active'"),
+)
+
+ledger = Table(
+    "ledger",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("operation", String, ForeignKey("operations.id"), nullable=False),
+    Column("node", String, ForeignKey("nodes.id"), nullable=False, index=True),
+    Column("action", String, nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("status", String, nullable=False),
+    Column("intended_at", Double, nullable=False),
+    Column("before", Text, nullable=False),
+    Column("task", Text, nullable=False),
+    Column("outcome", Text, nullable=False),
+    Column("settled_at", Double, nullable=False),
+    UniqueConstraint("operation", "action", "attempt"),
+)
+
+inventories = Table(
+    "inventories",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("node", String, ForeignKey("nodes.id"), nullable=False, index=True),
+    Column("digest", String, nullable=False),
+    Column("body", Text, nullable=False),
+    Column("seen_at", Double, nullable=False),
+)
+
+reports = Table(
+    "reports",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("node", String, ForeignKey("nodes.id"), nullable=False, index=True),
+    Column("digest", String, nullable=False),
+    Column("body", Text, nullable=False),
+    Column("ended_at", Double, nullable=False),
+)
+
+evidence = Table(
+    "evidence",
+    metadata,
+    Column("digest", String, primary_key=True),
+    Column("size", Integer, nullable=False),  # bytes before compression
+    Column("body", LargeBinary, nullable=False),  # zlib: raw outputs shrink to a tenth
+)
+
+certificates = Table(
+    "certificates",
+    metadata,
+    Column("id", String, primary_key=True),
+    Column("node", String, ForeignKey("nodes.id"), nullable=False, index=True),
+    Column("body", Text, nullable=False),
+    Column("issued_at", Double, nullable=False),
+    Column("revoked_at", Double, nullable=True),
+    Column("revoked_reason", Text, nullable=False),
+)
+
+proofs = Table(
+    "proofs",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("node", String, ForeignKey("nodes.id"), nullable=False, index=True),
+    Column("certificate", String, nullable=False),
+    Column("tenant", String, nullable=False),
+    Column("body", Text, nullable=False),
+    Column("confirmed_at", Double, nullable=False),
+)
+
+tenants = Table(
+    "tenants",
+    metadata,
+    Column("name", String, primary_key=True),
+    Column("body", Text, nullable=False),
+)
+
+journal = Table(
+    "journal",
+    metadata,
+    # given by us, not by the database: a hole in the numbers is a missing row
+    Column("seq", Integer, primary_key=True, autoincrement=False),
+    Column("at", Double, nullable=False),
+    Column("kind", String, nullable=False),
+    Column("node", String, nullable=False, index=True),  # "" for what concerns no node
+    Column("detail", Text, nullable=False),
+    Column("digest", String, nullable=False),
+)
+
+matrices = Table(
+    "matrices",
+    metadata,
+    Column("digest", String, primary_key=True),
+    Column("body", Text, nullable=False),
+    Column("first_used_at", Double, nullable=False),
+)
+
+credentials = Table(
+    "credentials",
+    metadata,
+    Column("name", String, primary_key=True),
+    Column("key_id", String, nullable=False),  # of the master key that both are encrypted with
+    Column("current", LargeBinary, nullable=True),
+    Column("pending", LargeBinary, nullable=True),
+)
+
+signing_keys = Table(
+    "signing_keys",
+    metadata,
+    Column("key_id", String, primary_key=True),
+    Column("master_key_id", String, nullable=False),
+    Column("public", LargeBinary, nullable=False),  # Ed25519, 32 bytes
+    Column("private", LargeBinary, nullable=True),  # encrypted; None: retired, verifies only
+    Column("created_at", Double, nullable=False),
+)

@@ -1,0 +1,230 @@
+"""`Store` on a relational database: each method is one short transaction on a lane.
+
+Nothing here blocks the event loop (unless opened `inline`), and no transaction is held across an
+await: the row functions are synchronous and a lane runs them as one piece of work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Engine
+
+from provisioner.model.certificate import Certificate
+from provisioner.model.health import HealthReport
+from provisioner.model.inventory import Inventory
+from provisioner.model.node import Node
+from provisioner.model.operation import ActionStatus, LedgerEntry, Operation
+from provisioner.model.tenant import ReleaseProof, Tenant
+from provisioner.store import evidence_rows, node_rows, operation_rows
+from provisioner.store import journal as chain
+from provisioner.store.database import (
+    MEMORY,
+    open_database,
+    read_connection,
+    write_connection,
+)
+from provisioner.store.lanes import InlineLane, Lane, Result, ThreadLane, Work
+
+
+def open_store(path: str | Path, *, inline: bool = False) -> SqlStore:
+    """A store on the database file at `path`, or in memory at ":memory:".
+
+    `inline`: run in the calling thread, for simulation under virtual time. Blocks while the file is
+    checked and migrated. Raises `InputError` if the file cannot be used. The caller holds
+    `lock_data_directory` first.
+    """
+    engine = open_database(path)
+    if inline:
+        lane = InlineLane(write_connection(engine))
+        return SqlStore(engine, lane, lane)
+    writer = ThreadLane(write_connection(engine), "store-writer")
+    if str(path) == MEMORY:  # one connection is all there is
+        return SqlStore(engine, writer, writer)
+    return SqlStore(engine, writer, ThreadLane(read_connection(engine), "store-reader"))
+
+
+class SqlStore:
+    """See `ports.Store` for what each method promises; `StoreFailed` from any of them is final."""
+
+    def __init__(self, engine: Engine, writer: Lane, reader: Lane) -> None:
+        self.writer, self.reader = writer, reader
+        self._engine = engine
+
+    async def write(self, work: Work[Result]) -> Result:
+        """Run synchronous row functions in one transaction; on disk when this returns."""
+        return await self.writer.run(work)
+
+    async def read(self, work: Work[Result]) -> Result:
+        """Run queries on one snapshot, which has every write that was answered before."""
+        return await self.reader.run(work)
+
+    async def close(self) -> None:
+        """Finish the writes that wait, then close the file. A second call does nothing."""
+        await self.writer.close()
+        await self.reader.close()
+        self._engine.dispose()
+
+    # nodes
+
+    async def add_node(self, node: Node) -> Node:
+        return await self.write(lambda c: node_rows.add_node(c, node))
+
+    async def node(self, node_id: str) -> Node | None:
+        return await self.read(lambda c: node_rows.read_node(c, node_id))
+
+    async def nodes(self) -> Sequence[Node]:
+        return await self.read(node_rows.read_nodes)
+
+    async def save_node(self, node: Node) -> Node:
+        return await self.write(lambda c: node_rows.save_node(c, node))
+
+    # operations
+
+    async def open_operation(self, node: str, want: str, now: float) -> Operation | None:
+        return await self.write(lambda c: operation_rows.open_operation(c, node, want, now))
+
+    async def active_operations(self) -> Sequence[Operation]:
+        return await self.read(operation_rows.active_operations)
+
+    async def operation(self, operation_id: str) -> Operation | None:
+        return await self.read(lambda c: operation_rows.read_operation(c, operation_id))
+
+    async def take(self, operation_id: str) -> Operation:
+        return await self.write(lambda c: operation_rows.take(c, operation_id))
+
+    async def record(
+        self,
+        operation: Operation,
+        *,
+        node: Node | None = None,
+        inventory: Inventory | None = None,
+        report: HealthReport | None = None,
+        certificate: Certificate | None = None,
+        proof: ReleaseProof | None = None,
+        journal: Sequence[tuple[str, Mapping[str, Any]]] = (),
+        now: float,
+    ) -> tuple[Operation, Node | None]:
+        parts = (inventory, report, certificate, proof)
+        assert node is None or node.id == operation.node, "a driver writes its own node only"
+        assert all(p is None or p.node == operation.node for p in parts), "of its own node only"
+        rows = tuple(journal)
+        return await self.write(lambda c: _record(c, operation, node, parts, rows, now))
+
+    # the ledger
+
+    async def intend(
+        self, operation: Operation, action: str, before: Mapping[str, Any], now: float
+    ) -> tuple[Operation, LedgerEntry]:
+        return await self.write(lambda c: operation_rows.intend(c, operation, action, before, now))
+
+    async def settle(
+        self,
+        operation: Operation,
+        entry: LedgerEntry,
+        status: ActionStatus,
+        *,
+        task: str = "",
+        outcome: str = "",
+        now: float,
+    ) -> tuple[Operation, LedgerEntry]:
+        return await self.write(
+            lambda c: operation_rows.settle(
+                c, operation, entry, status, task=task, outcome=outcome, now=now
+            )
+        )
+
+    async def last_entry(self, operation_id: str, action: str) -> LedgerEntry | None:
+        return await self.read(lambda c: operation_rows.last_entry(c, operation_id, action))
+
+    async def entries(self, node: str) -> Sequence[LedgerEntry]:
+        return await self.read(lambda c: operation_rows.entries(c, node))
+
+    # what was seen and proved
+
+    async def inventory(self, node: str) -> Inventory | None:
+        return await self.read(lambda c: evidence_rows.read_inventory(c, node))
+
+    async def report(self, node: str) -> HealthReport | None:
+        return await self.read(lambda c: evidence_rows.read_report(c, node))
+
+    async def put_evidence(self, text: str) -> str:
+        digest, size, packed = evidence_rows.pack(text)
+        await self.write(lambda c: evidence_rows.put_evidence(c, digest, size, packed))
+        return digest
+
+    async def evidence(self, digest: str) -> str | None:
+        return await self.read(lambda c: evidence_rows.read_evidence(c, digest))
+
+    async def certificate(self, certificate_id: str) -> Certificate | None:
+        return await self.read(lambda c: evidence_rows.read_certificate(c, certificate_id))
+
+    async def revoke(self, certificate_id: str, reason: str, now: float) -> None:
+        await self.write(lambda c: evidence_rows.revoke(c, certificate_id, reason, now))
+
+    async def revoked(self, certificate_id: str) -> bool:
+        return await self.read(lambda c: evidence_rows.revoked(c, certificate_id))
+
+    async def proof(self, node: str) -> ReleaseProof | None:
+        return await self.read(lambda c: evidence_rows.read_proof(c, node))
+
+    # tenants, journal, matrices
+
+    async def put_tenant(self, tenant: Tenant) -> None:
+        await self.write(lambda c: node_rows.put_tenant(c, tenant))
+
+    async def tenants(self) -> Sequence[Tenant]:
+        return await self.read(node_rows.read_tenants)
+
+    async def journal(self, kind: str, node: str, detail: Mapping[str, Any], now: float) -> None:
+        await self.write(lambda c: chain.append(c, kind, node, detail, now))
+
+    async def journal_rows(self, after: int = 0, limit: int = 1000) -> Sequence[Mapping[str, Any]]:
+        return await self.read(lambda c: chain.read(c, after, limit))
+
+    async def verify_journal(self, known: tuple[int, str] | None = None) -> chain.ChainCheck:
+        """Follow the whole chain, a page at a time.
+
+        `known`: (number of rows, head) of an earlier check, kept elsewhere; without it, rows cut
+        off at the end are not noticed.
+        """
+        if (
+            known is not None
+            and await self.read(lambda c: chain.digest_at(c, known[0])) != (known[1])
+        ):
+            return chain.ChainCheck(0, chain.GENESIS, known[0], "not the known journal")
+        check, more = chain.ChainCheck(0, chain.GENESIS), True
+        while more:  # ends with the table: each page begins after the last
+            check, more = await self.read(partial(chain.check_page, so_far=check))
+        return check
+
+    async def put_matrix(self, digest: str, text: str, now: float) -> None:
+        await self.write(lambda c: evidence_rows.put_matrix(c, digest, text, now))
+
+
+def _record(
+    connection: Connection,
+    operation: Operation,
+    node: Node | None,
+    parts: tuple[Inventory | None, HealthReport | None, Certificate | None, ReleaseProof | None],
+    rows: Sequence[tuple[str, Mapping[str, Any]]],
+    now: float,
+) -> tuple[Operation, Node | None]:
+    """The outcome of one turn: all of it or nothing."""
+    inventory, report, certificate, proof = parts
+    fenced = operation_rows.fence(connection, operation)
+    saved = None if node is None else node_rows.save_node(connection, node)
+    if inventory is not None:
+        evidence_rows.put_inventory(connection, inventory, now)
+    if report is not None:
+        evidence_rows.put_report(connection, report)
+    if certificate is not None:
+        evidence_rows.put_certificate(connection, certificate)
+    if proof is not None:
+        evidence_rows.put_proof(connection, proof)
+    for kind, detail in rows:
+        chain.append(connection, kind, operation.node, detail, now)
+    return fenced, saved

@@ -1,0 +1,135 @@
+"""The daemon: the one place where the parts are put together.
+
+`Parts` names everything from outside; `build` wires it; `Daemon.run` serves until it is stopped.
+A simulated site differs only in the parts that are handed in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from aiohttp import web
+
+from provisioner.checks import ALL as CHECKS
+from provisioner.control.engine import EmbeddedEngine
+from provisioner.control.observer import Observer
+from provisioner.control.performer import Performer
+from provisioner.control.reconciler import Reconciler
+from provisioner.control.scheduler import Scheduler
+from provisioner.execution.artifacts import Artifacts
+from provisioner.execution.collector import Collector
+from provisioner.execution.executor import Executor
+from provisioner.execution.identify import Identifier
+from provisioner.execution.reach import Reach
+from provisioner.execution.tenancy import Tenancy
+from provisioner.execution.validator import Validator
+from provisioner.execution.work import Site
+from provisioner.model.matrix import Matrix
+from provisioner.ports import (
+    BmcTransport,
+    Clock,
+    Credentials,
+    PlaybookRunner,
+    Store,
+    SwitchTransport,
+)
+from provisioner.settings import Settings
+from provisioner.store.signing import Signer
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Everything from outside that a daemon is made of."""
+
+    store: Store
+    credentials: Credentials
+    clock: Clock
+    settings: Settings
+    transport: BmcTransport
+    switches: SwitchTransport
+    runner: PlaybookRunner
+    artifacts: Artifacts
+    matrix: Matrix
+    signer: Signer
+
+
+class Daemon:
+    """Drives a site. `start` returns at once; `stop` leaves devices as they are."""
+
+    def __init__(self, parts: Parts) -> None:
+        self.parts = parts
+        reach = Reach(parts.transport, parts.switches, parts.credentials)
+        self.site = Site(parts.clock, parts.settings, reach, parts.runner, parts.artifacts)
+        profiles = parts.matrix.nic_profiles
+        collector = Collector(self.site, profiles)
+        self.tenancy = Tenancy(self.site, parts.store)
+        self.observer = Observer(
+            parts.store, parts.clock, parts.settings, collector, self.tenancy, parts.matrix
+        )
+        self.performer = Performer(
+            parts.store,
+            parts.clock,
+            parts.settings,
+            observer=self.observer,
+            identifier=Identifier(self.site, collector, parts.matrix),
+            executor=Executor(self.site, profiles),
+            tenancy=self.tenancy,
+            validator=Validator(self.site, parts.store, CHECKS, parts.matrix),
+            signer=parts.signer,
+        )
+        self.reconciler = Reconciler(
+            parts.store, parts.clock, parts.settings, self.observer, self.performer
+        )
+        self.engine = EmbeddedEngine(
+            parts.store, self.reconciler.drive, parts.settings.operations_max
+        )
+        self.scheduler = Scheduler(parts.store, parts.clock, parts.settings, self.engine.submit)
+        self._ticking: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Take up what was left, then look for work for ever."""
+        await self.engine.start()
+        self._ticking = asyncio.create_task(self.scheduler.run(), name="scheduler")
+
+    async def wait(self) -> None:
+        """Until the scheduler fails; it never ends by itself."""
+        assert self._ticking is not None
+        await self._ticking
+
+    async def stop(self) -> None:
+        """Stop deciding; devices finish what they do, and are looked at again at the next start."""
+        if self._ticking is not None:
+            self._ticking.cancel()
+            await asyncio.gather(self._ticking, return_exceptions=True)
+        await self.engine.stop()
+        await self.parts.runner.close()
+        await self.parts.switches.close()
+        await self.parts.transport.close()
+        await self.parts.store.close()
+
+
+@asynccontextmanager
+async def serve_artifacts(directory: Path, host: str, port: int) -> AsyncIterator[Artifacts]:
+    """The artifact directory over plain HTTP, for devices that pull (a BFB is pulled, not pushed).
+
+    Vendor images are signed, and are verified by digest before they are offered; they hold no
+    secret, and BlueField BMCs do not verify our certificate anyway.
+    """
+    artifacts = Artifacts(directory)
+    runner = web.AppRunner(artifacts.application(), access_log=None)
+    await runner.setup()
+    site = web.TCPSite(runner, host, port)
+    await site.start()
+    bound = runner.addresses[0][1]
+    artifacts.url = f"http://{host}:{bound}"
+    try:
+        yield artifacts
+    finally:
+        await runner.cleanup()

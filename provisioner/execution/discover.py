@@ -1,0 +1,83 @@
+"""Finds out what stands behind BMC addresses: vendor without login, serials with the factory one.
+
+A login is tried once per BMC and only where the expected-hardware list gives a factory credential
+for its vendor; a BMC that a node already has is not asked again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from provisioner import quirks
+from provisioner.execution.once import blocked
+from provisioner.model.inventory import DeviceKind, Inventory
+from provisioner.model.outcome import Blocker, Reason
+from provisioner.planning.pairing import Endpoint
+from provisioner.ports import BmcAddress, BmcTransport, PortError, Secret
+from provisioner.redfish.client import Redfish
+from provisioner.redfish.discovery import Probe
+
+
+@dataclass(frozen=True)
+class Found:
+    """An endpoint that let us in, and with which credential."""
+
+    endpoint: Endpoint
+    username: str
+    secret: Secret
+
+
+async def introduce(
+    transport: BmcTransport,
+    probes: Sequence[Probe],
+    factory: Mapping[str, tuple[str, Secret]],
+    progress: Callable[[int, int], None] = lambda _done, _all: None,
+) -> tuple[tuple[Found, ...], tuple[Blocker, ...]]:
+    """Log in to each probed BMC once and read who it is."""
+    done = 0
+
+    async def one(probe: Probe) -> Found | Blocker:
+        nonlocal done
+        try:
+            return await _introduce(transport, probe, factory)
+        except PortError as error:
+            return blocked(error, probe.url)
+        finally:
+            done += 1
+            progress(done, len(probes))
+
+    results = await asyncio.gather(*(one(p) for p in probes))
+    found = tuple(r for r in results if isinstance(r, Found))
+    return found, tuple(r for r in results if isinstance(r, Blocker))
+
+
+async def _introduce(
+    transport: BmcTransport, probe: Probe, factory: Mapping[str, tuple[str, Secret]]
+) -> Found | Blocker:
+    quirk = quirks.identify(probe.root)
+    if quirk.name not in factory:
+        return Blocker(
+            reason=Reason.UNKNOWN_VENDOR,
+            subject=probe.url,
+            detail=f"no factory credential is given for {quirk.name}",
+            unblock=f"Add `{quirk.name}` to `factory_credentials` of the expected-hardware list.",
+        )
+    username, secret = factory[quirk.name]
+    address = BmcAddress(url=probe.url, username=username, secret=secret, pin=probe.fingerprint)
+    inventory = await Redfish(transport, address, quirk).identity()
+    return Found(_endpoint(probe, quirk.name, inventory), username, secret)
+
+
+def _endpoint(probe: Probe, vendor: str, inventory: Inventory) -> Endpoint:
+    cards = inventory.devices_of(DeviceKind.DPU)
+    is_card = inventory.system_serial is None and bool(cards)
+    return Endpoint(
+        url=probe.url,
+        vendor=vendor,
+        kind="dpu" if is_card else "host",
+        serial=(cards[0].serial if is_card else inventory.system_serial) or "",
+        base_mac=(cards[0].mac or "") if is_card else "",
+        pin=probe.fingerprint,
+    )

@@ -71,9 +71,9 @@ async def _ac_cycle(site: Site, node: Node, host: Redfish) -> Blocker | None:
         return refused
     if (gone := await settled(site, node, site.settings.bmc_return_limit_s)) is not None:
         return gone
-    if await host.power() is not Power.ON:
-        if (refused := await host.reset_system("On")) is not None:
-            return refused
+    seen = await host.power()
+    if seen is not Power.ON and (refused := await host.reset_system("On")) is not None:
+        return refused
     return await _power(site, node, host, Power.ON)
 
 

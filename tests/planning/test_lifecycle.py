@@ -1,0 +1,224 @@
+"""The journey as a table, and what `decide` answers in each situation."""
+
+from __future__ import annotations
+
+import pytest
+
+from provisioner.model.certificate import Certificate
+from provisioner.model.health import CheckResult, Gate, HealthReport, Verdict
+from provisioner.model.inventory import Activation, Inventory
+from provisioner.model.node import Node, NodeKind, Placement, State
+from provisioner.model.outcome import Blocker, Reason
+from provisioner.model.plan import Disruption, Plan, Step, StepKind
+from provisioner.planning.journey import JOURNEY, diagram, may_enter
+from provisioner.planning.lifecycle import (
+    PASSING,
+    PASSING_FAILURES_MAX,
+    Certify,
+    Enter,
+    Execute,
+    Fence,
+    Identify,
+    Release,
+    Rest,
+    Validate,
+    View,
+    Wait,
+    after_failure,
+    decide,
+)
+
+POLL_S = 20.0
+INVENTORY = Inventory(node="n", vendor="generic")
+STEP = Step(
+    kind=StepKind.UPDATE,
+    component="host.bmc",
+    slots=("host",),
+    from_version="1",
+    to_version="2",
+    activation=Activation.BMC_RESET,
+    disruption=Disruption.NONE,
+    duration_s=60,
+    expected=(),
+    reason="test",
+)
+DONE = Plan(node="n", release="r", profile="p")
+TODO = Plan(node="n", release="r", profile="p", steps=(STEP,))
+REPORT = HealthReport(
+    node="n",
+    inventory_digest=INVENTORY.digest(),
+    started_at=0,
+    ended_at=1,
+    results=(CheckResult(check="c", gate=Gate.A, verdict=Verdict.PASS),),
+)
+
+
+def blocker(reason: Reason = Reason.CHECK_FAILED) -> Blocker:
+    return Blocker(reason=reason, subject="s", detail="d", unblock="u")
+
+
+def node(state: State, placement: Placement = Placement.MAINTENANCE, **more: object) -> Node:
+    fields = {"id": "n", "kind": NodeKind.HOST, "state": state, "placement": placement, **more}
+    return Node.model_validate(fields)
+
+
+FENCED = {"placement": Placement.MAINTENANCE, "vrf": "MAINT"}
+
+SENTENCES = {
+    "a discovered node is identified first": (State.DISCOVERED, View(), Identify),
+    "an identified node is taken in": (State.DISCOVERED, View(identified=True), State.INTAKE),
+    "a node in intake is fenced": (State.INTAKE, View(placement=Placement.NONE), Fence),
+    "a fenced node converges": (State.INTAKE, View(**FENCED), State.CONVERGING),
+    "a node out of the fence is fenced before any step": (
+        State.CONVERGING,
+        View(placement=Placement.CUSTOMER, plan=TODO, inventory=INVENTORY),
+        Fence,
+    ),
+    "a plan's first step is carried out": (
+        State.CONVERGING,
+        View(**FENCED, plan=TODO, inventory=INVENTORY),
+        Execute,
+    ),
+    "what is in flight is waited for": (
+        State.CONVERGING,
+        View(**FENCED, plan=DONE.model_copy(update={"in_flight": ("copy",)}), inventory=INVENTORY),
+        Wait,
+    ),
+    "a blocked plan quarantines": (
+        State.CONVERGING,
+        View(**FENCED, plan=DONE.model_copy(update={"blockers": (blocker(),)})),
+        State.QUARANTINED,
+    ),
+    "a node at its pins is validated": (
+        State.CONVERGING,
+        View(**FENCED, plan=DONE, inventory=INVENTORY),
+        State.VALIDATING,
+    ),
+    "a node without a report is checked": (
+        State.VALIDATING,
+        View(plan=DONE, inventory=INVENTORY),
+        Validate,
+    ),
+    "nobody is checked across a switch that is being upgraded": (
+        State.VALIDATING,
+        View(plan=DONE, inventory=INVENTORY, neighbours_busy=("leaf-0",)),
+        Wait,
+    ),
+    "drift during validation goes back": (
+        State.VALIDATING,
+        View(plan=TODO, inventory=INVENTORY, report=REPORT),
+        State.CONVERGING,
+    ),
+    "a failed check quarantines": (
+        State.VALIDATING,
+        View(plan=DONE, inventory=INVENTORY, report=REPORT, report_blockers=(blocker(),)),
+        State.QUARANTINED,
+    ),
+    "a passed node is certified": (
+        State.VALIDATING,
+        View(plan=DONE, inventory=INVENTORY, report=REPORT),
+        Certify,
+    ),
+    "a node without a certificate is never released": (
+        State.CERTIFIED,
+        View(inventory=INVENTORY, tenant_vrf="RED"),
+        State.CONVERGING,
+    ),
+    "a quarantined node rests": (State.QUARANTINED, View(), Rest),
+}
+
+
+@pytest.mark.parametrize("sentence", SENTENCES)
+def test_decide(sentence: str) -> None:
+    state, view, expected = SENTENCES[sentence]
+    turn = decide(node(state), view, POLL_S)
+
+    if isinstance(expected, State):
+        assert isinstance(turn, Enter)
+        assert turn.state is expected
+    else:
+        assert isinstance(turn, expected)
+
+
+def test_every_way_out_of_the_table_can_be_entered_from_some_placement() -> None:
+    for state, stage in JOURNEY.items():
+        for target in stage.leaves_to:
+            assert any(may_enter(node(state), target, p) for p in JOURNEY[target].placements)
+
+
+def test_nothing_enters_released_without_a_proved_customer_placement() -> None:
+    for placement in Placement:
+        allowed = may_enter(node(State.CERTIFIED), State.RELEASED, placement)
+
+        assert allowed == (placement is Placement.CUSTOMER)
+
+
+def test_released_is_entered_from_certified_only() -> None:
+    sources = [s for s, stage in JOURNEY.items() if State.RELEASED in stage.leaves_to]
+
+    assert sources == [State.CERTIFIED]
+
+
+def test_a_node_in_a_customer_vrf_is_not_quarantined_before_it_is_fenced() -> None:
+    released = node(State.CONVERGING, Placement.CUSTOMER)
+
+    assert not may_enter(released, State.QUARANTINED, Placement.CUSTOMER)
+    assert isinstance(after_failure(released, (blocker(),), failures=1, retry_s=1), Wait)
+
+
+@pytest.mark.parametrize("reason", sorted(PASSING))
+def test_a_passing_failure_is_waited_out_but_not_for_ever(reason: Reason) -> None:
+    converging = node(State.CONVERGING)
+    waits = [
+        after_failure(converging, (blocker(reason),), failures=n, retry_s=1)
+        for n in range(1, PASSING_FAILURES_MAX + 1)
+    ]
+    last = after_failure(
+        converging, (blocker(reason),), failures=PASSING_FAILURES_MAX + 1, retry_s=1
+    )
+
+    pauses = [w.after_s for w in waits if isinstance(w, Wait)]
+    assert len(pauses) == PASSING_FAILURES_MAX
+    assert pauses == sorted(pauses)
+    assert isinstance(last, Enter)
+    assert last.state is State.QUARANTINED
+
+
+def test_an_unseen_node_is_never_decided_upon() -> None:
+    view = View(unseen=(blocker(Reason.UNREACHABLE),), plan=DONE, inventory=INVENTORY)
+
+    for state in (State.CONVERGING, State.VALIDATING, State.CERTIFIED):
+        assert isinstance(decide(node(state), view, POLL_S), Wait)
+
+
+def test_a_certified_node_with_a_tenant_is_released() -> None:
+    valid = Certificate(
+        id="c",
+        node="n",
+        release="r",
+        profile="p",
+        serials=(),
+        versions=(),
+        boot_id="b",
+        location="l",
+        ports=(),
+        report_digest="d",
+        matrix_digest="m",
+        issued_at=0,
+        expires_at=1,
+    )
+    view = View(inventory=INVENTORY, certificate=valid, tenant_vrf="RED")
+
+    assert decide(node(State.CERTIFIED), view, POLL_S) == Release(vrf="RED")
+    spoiled = view.model_copy(update={"certificate_blockers": (blocker(Reason.DRIFT),)})
+    turn = decide(node(State.CERTIFIED), spoiled, POLL_S)
+    assert isinstance(turn, Enter)
+    assert turn.state is State.CONVERGING
+
+
+def test_the_diagram_has_every_arrow_of_the_table() -> None:
+    text = diagram()
+
+    for state, stage in JOURNEY.items():
+        for target in stage.leaves_to:
+            assert f"{state} --> {target}" in text

@@ -1,1 +1,42 @@
-"""What has a version: one file per kind of thing; `ALL` is the table of contents. Data, no I/O."""
+"""What has a version: one file per family, one table of contents. Pure: no I/O, no clock.
+
+`ALL` is in order of recognition: copies of images first, the general rules of hosts last.
+"""
+
+from __future__ import annotations
+
+import re
+
+from provisioner.components import (
+    bluefield,
+    copies,
+    hgx,
+    host,
+    host_software,
+    nic,
+    switch_os,
+)
+from provisioner.components.kind import UNCLASSIFIED, ComponentKind, Item, Rule, matches
+
+ALL: dict[str, ComponentKind] = {
+    kind.name: kind
+    for family in (copies, bluefield, hgx, nic, host, host_software, switch_os)
+    for kind in family.KINDS
+}
+
+
+def classify(item: Item, bmc: str) -> tuple[str, str, str]:
+    """(kind, slot, expression for the Id it is a copy of) of one inventory item.
+
+    `bmc` is the name of the BMC that lists it. Unknown items are "unclassified", with their Id.
+    """
+    for kind in ALL.values():
+        for rule in kind.rules:
+            if (groups := matches(rule, item)) is not None:
+                values = {"id": item.id, "bmc": bmc, **groups}
+                quoted = {name: re.escape(value) for name, value in values.items()}
+                return kind.name, rule.slot.format(**values), rule.of.format(**quoted)
+    return UNCLASSIFIED, item.id, ""
+
+
+__all__ = ["ALL", "UNCLASSIFIED", "ComponentKind", "Item", "Rule", "classify"]

@@ -1,0 +1,59 @@
+"""Other copies of an image, which services list beside the one that runs: never what runs now.
+
+Dell lists what was before ("Previous-...") and lists some items twice ("Current-" beside
+"Installed-"); Supermicro has backup, golden and staging slots; Lenovo and BlueField-4 list what is
+pending (facts: redfish 2.1, hardware 4.5).
+"""
+
+from __future__ import annotations
+
+from provisioner.components.kind import ComponentKind, Rule
+
+PREVIOUS, CURRENT, BACKUP, GOLDEN, STAGED = (
+    "copy.previous",
+    "copy.current",
+    "copy.backup",
+    "copy.golden",
+    "copy.staged",
+)
+
+KINDS = (
+    ComponentKind(
+        name=PREVIOUS,
+        title="version before the last update",
+        method="none",
+        rules=(Rule(id=r"^Previous-"),),
+    ),
+    ComponentKind(
+        name=CURRENT,
+        title="second listing of an installed version",
+        method="none",
+        rules=(Rule(id=r"^Current-.*__(?P<fqdd>.+)$", of=r"Installed-.*__{fqdd}"),),
+    ),
+    ComponentKind(
+        name=BACKUP,
+        title="backup image",
+        method="none",
+        rules=(
+            Rule(id=r"^Backup_"),
+            Rule(id=r"^BMC-Backup$"),
+            Rule(name=r"^Redundant System ROM"),
+        ),
+    ),
+    ComponentKind(
+        name=GOLDEN,
+        title="golden image",
+        method="none",
+        rules=(Rule(id=r"^Golden_(?!image)"),),
+    ),
+    ComponentKind(
+        name=STAGED,
+        title="written, not yet running",
+        method="none",
+        rules=(
+            Rule(id=r"^Staging_(?P<base>.+)$", of="{base}"),
+            Rule(id=r"^(?P<base>.+)[-_]pending$", of="{base}"),
+            Rule(id=r"^Pending_Bundle$"),
+        ),
+    ),
+)

@@ -1,0 +1,120 @@
+"""The HGX baseboard: everything that its one firmware package updates (facts: hardware 4.1, 4.2).
+
+Supermicro, Dell and others pass the HGX BMC's own inventory through with the same Ids.
+"""
+
+from __future__ import annotations
+
+from provisioner.components.kind import ComponentKind, Rule
+from provisioner.model.inventory import Activation
+from provisioner.model.plan import Disruption
+
+_BUNDLED = "with_bundle"
+
+
+def _part(pattern: str) -> tuple[Rule, ...]:
+    """`HGX_FW_<part>_<n>`: the slot is what follows the prefix."""
+    return (Rule(id=rf"^HGX_FW_(?P<slot>{pattern})$", slot="{slot}"),)
+
+
+KINDS = (
+    ComponentKind(
+        name="hgx.bundle",
+        title="HGX baseboard firmware package",
+        grammar="dotted",
+        activation=Activation.AC_CYCLE,  # it holds root-of-trust firmware
+        duration_s=1800,
+        target="HGX_0",
+        derived=True,
+    ),
+    ComponentKind(
+        name="hgx.erot",
+        title="HGX root of trust",
+        grammar="erot",
+        method=_BUNDLED,
+        activation=Activation.AC_CYCLE,
+        rules=(Rule(id=r"^HGX_FW_ERoT_(?P<slot>.+)$", slot="{slot}"),),
+    ),
+    ComponentKind(
+        name="hgx.bmc",
+        title="HGX BMC",
+        grammar="hgx_bmc",
+        method=_BUNDLED,
+        activation=Activation.BMC_RESET,
+        disruption=Disruption.BMC,
+        rules=_part(r"BMC_\d+"),
+    ),
+    ComponentKind(
+        name="hgx.gpu",
+        title="GPU VBIOS",
+        grammar="dotted_hex",
+        method=_BUNDLED,
+        activation=Activation.COLD_BOOT,
+        rules=_part(r"GPU_(SXM_)?\d+"),
+    ),
+    ComponentKind(
+        name="hgx.nvswitch",
+        title="NVSwitch firmware",
+        grammar="dotted_hex",
+        method=_BUNDLED,
+        activation=Activation.COLD_BOOT,
+        rules=_part(r"NVSwitch_\d+"),
+    ),
+    ComponentKind(
+        name="hgx.fpga",
+        title="HGX FPGA",
+        grammar="dotted_hex",
+        method=_BUNDLED,
+        activation=Activation.COLD_BOOT,
+        rules=_part(r"FPGA_\d+"),
+    ),
+    ComponentKind(
+        name="hgx.pcieswitch",
+        title="HGX PCIe switch",
+        grammar="dotted_hex",
+        method=_BUNDLED,
+        activation=Activation.COLD_BOOT,
+        rules=(
+            *_part(r"PCIeSwitch_\d+"),
+            Rule(id=r"^HGX_(?P<slot>PCIeSwitchConfig_\d+)$", slot="{slot}"),
+        ),
+    ),
+    ComponentKind(
+        name="hgx.retimer",
+        title="HGX PCIe retimer",
+        grammar="dotted",
+        method=_BUNDLED,
+        activation=Activation.COLD_BOOT,
+        rules=_part(r"PCIeRetimer_\d+"),
+    ),
+    ComponentKind(
+        name="hgx.cpu",
+        title="Grace CPU firmware",
+        grammar="dotted",
+        method=_BUNDLED,
+        activation=Activation.AC_CYCLE,
+        rules=_part(r"CPU_\d+"),
+    ),
+    ComponentKind(
+        name="hgx.inforom",
+        title="InfoROM",
+        method=_BUNDLED,
+        activation=Activation.COLD_BOOT,
+        rules=(Rule(id=r"^HGX_InfoROM_(?P<slot>.+)$", slot="{slot}"),),
+    ),
+    ComponentKind(
+        name="hgx.cpld",
+        title="HGX CPLD",
+        grammar="dotted_hex",
+        method=_BUNDLED,
+        activation=Activation.AC_CYCLE,
+        rules=_part(r"CPLD_\d+"),
+    ),
+    ComponentKind(
+        name="hgx.driver",
+        title="driver that a GPU or NVSwitch is used by, seen out of band",
+        grammar="dotted",
+        method="none",
+        rules=(Rule(id=r"^HGX_Driver_(?P<slot>.+)$", slot="{slot}", software=True),),
+    ),
+)

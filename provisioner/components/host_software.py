@@ -1,0 +1,46 @@
+"""Software in the host's operating system, seen and installed in-band; no BMC lists it."""
+
+from __future__ import annotations
+
+from provisioner.components.kind import ComponentKind
+from provisioner.model.inventory import Activation
+from provisioner.model.plan import Disruption
+
+_METHOD = "playbook_host_software"
+
+KINDS = (
+    ComponentKind(
+        name="host.driver",
+        title="GPU driver",
+        grammar="dotted",
+        method=_METHOD,
+        activation=Activation.WARM_REBOOT,
+        disruption=Disruption.HOST,
+        duration_s=600,
+    ),
+    ComponentKind(
+        name="host.fabric_manager",
+        title="Fabric Manager",
+        grammar="dotted",
+        method=_METHOD,
+        activation=Activation.WARM_REBOOT,  # it loads only with the driver of its own version
+        duration_s=120,
+    ),
+    ComponentKind(
+        name="host.doca",
+        title="DOCA-Host",
+        grammar="doca",
+        method=_METHOD,
+        activation=Activation.WARM_REBOOT,
+        disruption=Disruption.NIC,
+        duration_s=600,
+    ),
+    ComponentKind(
+        name="host.spcx_cc",
+        title="Spectrum-X congestion control",
+        grammar="doca",
+        method=_METHOD,
+        activation=Activation.SERVICE_RESTART,
+        duration_s=120,
+    ),
+)

@@ -1,1 +1,59 @@
-"""What proves health: one file per check; `ALL` is the table of contents. Pure judges, no I/O."""
+"""What proves health: one file per check; `ALL` is the table of contents. Pure: outputs in."""
+
+from provisioner.checks import (
+    dcgm_diag,
+    ecc,
+    gpu_inventory,
+    kernel_log,
+    lldp,
+    nccl_single,
+    nic_config,
+    nic_inventory,
+    nvbandwidth,
+    nvlink,
+    pcie_link,
+    rdma_links,
+    row_remap,
+    services,
+    switch_health,
+    versions,
+)
+from provisioner.checks.check import Check
+from provisioner.model.node import NodeKind
+
+# In the order in which they run and are shown.
+ALL: tuple[Check, ...] = (
+    gpu_inventory.CHECK,
+    versions.CHECK,
+    pcie_link.CHECK,
+    ecc.CHECK,
+    row_remap.CHECK,
+    kernel_log.CHECK,
+    nvlink.CHECK,
+    services.CHECK,
+    nic_inventory.CHECK,
+    nic_config.CHECK,
+    rdma_links.CHECK,
+    lldp.CHECK,
+    dcgm_diag.CHECK,
+    nvbandwidth.CHECK,
+    nccl_single.CHECK,
+    switch_health.CHECK,
+)
+
+
+def required(kind: NodeKind) -> tuple[str, ...]:
+    """Names of all results that a report of such a node must have, in the order they are made.
+
+    After every load test the checks for faults that load brings are judged again.
+    """
+    mine = [check for check in ALL if check.kind is kind]
+    names = [check.name for check in mine if not check.load]
+    for load in (check for check in mine if check.load):
+        names += [load.name, *(after(c.name, load.name) for c in mine if c.after_load)]
+    return tuple(names)
+
+
+def after(check: str, load: str) -> str:
+    """Name of the result of a check that was judged again after a load test."""
+    return f"{check} after {load}"

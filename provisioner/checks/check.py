@@ -1,0 +1,109 @@
+"""What a check is: the commands it needs, and a pure judgement of their raw outputs.
+
+Rule: nothing unread is a pass. A judge raises `Unreadable` for an output that it cannot read and
+`NotJudged` where no threshold is known; both become a verdict here, never a traceback.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from pydantic import Field
+
+from provisioner.model.base import Record
+from provisioner.model.health import CheckResult, Evidence, Finding, Gate, Severity, Verdict
+from provisioner.model.node import NodeKind
+
+# A hostile output with a million faults is one fault as well as any other.
+FINDINGS_MAX = 64
+DETAIL_MAX = 300  # characters of what a device said that a finding repeats
+
+
+class Unreadable(Exception):
+    """An output is not what its tool prints: garbled, cut short, or not there at all."""
+
+
+class NotJudged(Exception):
+    """There is nothing to judge against: no threshold is published for this GPU."""
+
+
+class Command(Record):
+    """One command inside the host (docs/in-band.md), or one path of a switch's API."""
+
+    name: str
+    line: str
+    limit_s: float
+
+
+class CheckContext(Record):
+    """What the outputs are held against: the node's parts, pins and cables."""
+
+    gpu_model: str = ""  # "H100", "H200", "B200"; "": not recognised
+    gpus: int = 8  # an HGX baseboard has eight
+    gpu_serials: tuple[str, ...] = ()  # from Redfish; (): it gives none
+    pins: Mapping[str, tuple[str, ...]] = Field(default_factory=dict)  # kind -> approved versions
+    nic_parameters: Mapping[str, str] = Field(default_factory=dict)  # NV-config of SuperNICs
+    rails: int = 0  # east-west ports
+    dpu_pci: tuple[str, ...] = ()  # north-south cards, which have an NV-config of their own
+    neighbours: tuple[tuple[str, str], ...] = ()  # (leaf, interface) that the ports are cabled to
+
+
+Judge = Callable[[Mapping[str, Evidence], CheckContext], Iterable[Finding]]
+
+
+@dataclass(frozen=True)
+class Check:
+    """One check. `after_load`: judged again after every load test, for faults that load brings."""
+
+    name: str
+    gate: Gate
+    commands: tuple[Command, ...]
+    findings: Judge
+    kind: NodeKind = NodeKind.HOST
+    load: bool = False  # puts load on the node: runs alone
+    after_load: bool = False
+
+    def judge(self, evidence: Mapping[str, Evidence], context: CheckContext) -> CheckResult:
+        """The verdict on these outputs; `evidence` is by command name."""
+        found: list[Finding] = []
+        verdict = Verdict.FAIL
+        try:
+            for finding in self.findings(evidence, context):
+                found.append(finding)
+                if len(found) == FINDINGS_MAX:
+                    break
+        except Unreadable as problem:
+            found.append(fault("host", Severity.CONFIG, f"cannot be judged: {problem}"))
+        except NotJudged as problem:
+            if not found:
+                verdict = Verdict.SKIPPED
+            found.append(fault("host", Severity.CONFIG, f"not judged: {problem}"))
+        return CheckResult(
+            check=self.name,
+            gate=self.gate,
+            verdict=verdict if found else Verdict.PASS,
+            findings=tuple(found),
+        )
+
+    def skipped(self, why: str) -> CheckResult:
+        """This check was not run; that is never a pass."""
+        return CheckResult(
+            check=self.name,
+            gate=self.gate,
+            verdict=Verdict.SKIPPED,
+            findings=(fault("host", Severity.CONFIG, why),),
+        )
+
+
+def fault(
+    part: str, severity: Severity, detail: str, measured: object = "", wanted: object = ""
+) -> Finding:
+    """A finding whose texts are bounded: they may repeat what a device said."""
+    return Finding(
+        part=part[:80],
+        severity=severity,
+        detail=detail[:DETAIL_MAX],
+        measured=str(measured)[:DETAIL_MAX],
+        wanted=str(wanted)[:DETAIL_MAX],
+    )

@@ -1,0 +1,57 @@
+"""What one node's outputs are held against, from its record, its inventory and the matrix."""
+
+from __future__ import annotations
+
+from provisioner.checks.check import CheckContext
+from provisioner.checks.reading import pci
+from provisioner.checks.thresholds import TABLE
+from provisioner.model.inventory import DeviceKind, Inventory
+from provisioner.model.matrix import Matrix
+from provisioner.model.node import Node
+
+NIC_CONFIG_KIND = "nic.config"  # its pinned "version" is the name of an NV-config profile
+
+
+def context_of(node: Node, inventory: Inventory, matrix: Matrix) -> CheckContext:
+    """The context of a node under its release and profile. A missing release pins nothing."""
+    release = matrix.releases.get(node.release)
+    profile = release.profiles.get(node.profile) if release else None
+    pins = (
+        {kind: (pin.version, *pin.also) for kind, pin in profile.pins.items() if pin.known}
+        if profile
+        else {}
+    )
+    parameters: dict[str, str] = {}
+    for name in pins.get(NIC_CONFIG_KIND, ())[:1]:
+        parameters = dict(matrix.nic_profiles.get(name, {}))
+    counted = profile.match.devices.get(DeviceKind.GPU.value) if profile else None
+    gpus = inventory.devices_of(DeviceKind.GPU)
+    return CheckContext(
+        gpu_model=gpu_model(inventory, node.profile),
+        gpus=counted or 8,
+        gpu_serials=tuple(sorted(d.serial for d in gpus if d.serial)),
+        pins=pins,
+        nic_parameters=parameters,
+        rails=sum(p.rail >= 0 for p in node.ports),
+        dpu_pci=_dpu_pci(node, inventory),
+        neighbours=tuple((p.switch, p.interface) for p in node.ports),
+    )
+
+
+def gpu_model(inventory: Inventory, profile: str = "") -> str:
+    """The GPU model that every GPU of the inventory has; "" if they differ or none is known.
+
+    An inventory whose GPUs carry no model is known by its profile's name ("hgx-h100-bf3").
+    """
+    names = {d.model.upper() for d in inventory.devices_of(DeviceKind.GPU) if d.model}
+    found = {model for name in names for model in TABLE if model in name}
+    if not names:
+        found = {model for model in TABLE if model in profile.upper().split("-")}
+    return found.pop() if len(found) == 1 else ""
+
+
+def _dpu_pci(node: Node, inventory: Inventory) -> tuple[str, ...]:
+    """Cards that carry no rail: their NV-config is not the SuperNICs'."""
+    rails = {p.nic_slot for p in node.ports if p.rail >= 0}
+    cards = inventory.devices_of(DeviceKind.DPU) + inventory.devices_of(DeviceKind.NIC)
+    return tuple(sorted(pci(d.pci) for d in cards if d.pci and d.slot not in rails))

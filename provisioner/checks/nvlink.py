@@ -1,0 +1,70 @@
+"""E8: every NVLink of every GPU is up, and all run at one speed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from provisioner.checks.check import Check, CheckContext, Unreadable, fault
+from provisioner.checks.commands import NVLINK
+from provisioner.checks.reading import lines_of, number, text_of
+from provisioner.checks.thresholds import thresholds
+from provisioner.model.health import Evidence, Finding, Gate, Severity
+
+_GPU = re.compile(r"GPU (\d{1,3}): .{1,200}\(UUID: GPU-[0-9A-Za-z-]{1,64}\)$")
+_LINK = re.compile(r"Link (\d{1,3}): ([0-9.]{1,12}) GB/s$")
+_DOWN = re.compile(r"Link (\d{1,3}): .{0,60}(inactive|disabled|off)", re.IGNORECASE)
+_ALL_DOWN = "all links are inactive"
+
+
+def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterator[Finding]:
+    links = _read(text_of(evidence, NVLINK))
+    wanted = thresholds(context.gpu_model).nvlinks
+    if len(links) != context.gpus:
+        yield fault("host", Severity.ISOLATE, "GPUs with NVLinks", len(links), context.gpus)
+    for gpu, speeds in links.items():
+        up = [link for link, speed in speeds.items() if speed > 0]
+        if len(up) != wanted:
+            yield fault(f"GPU {gpu}", Severity.ISOLATE, "NVLinks that are up", len(up), wanted)
+    rates = {speed for speeds in links.values() for speed in speeds.values() if speed > 0}
+    if len(rates) > 1:
+        common = max(rates)
+        for gpu, speeds in links.items():
+            for link, speed in speeds.items():
+                if 0 < speed < common:
+                    yield fault(
+                        f"GPU {gpu} link {link}",
+                        Severity.ISOLATE,
+                        "an NVLink is slower than the others",
+                        f"{speed} GB/s",
+                        f"{common} GB/s",
+                    )
+
+
+def _read(text: str) -> dict[int, dict[int, float]]:
+    """GPU -> link -> GB/s; 0 for a link that is down."""
+    links: dict[int, dict[int, float]] = {}
+    current: dict[int, float] | None = None
+    for line in lines_of(text):
+        bare = line.strip()
+        if match := _GPU.match(bare):
+            gpu = int(match[1])
+            if gpu in links:
+                raise Unreadable("nvidia-smi nvlink: one GPU is listed twice")
+            current = links[gpu] = {}
+        elif current is None:
+            raise Unreadable(f"nvidia-smi nvlink: cannot read {bare[:60]!r}")
+        elif match := _LINK.match(bare):
+            if int(match[1]) in current:
+                raise Unreadable("nvidia-smi nvlink: one link is listed twice")
+            current[int(match[1])] = number(match[2], "link speed")
+        elif match := _DOWN.match(bare):
+            current[int(match[1])] = 0.0
+        elif _ALL_DOWN not in bare:
+            raise Unreadable(f"nvidia-smi nvlink: cannot read {bare[:60]!r}")
+    if not links:
+        raise Unreadable("nvidia-smi nvlink: no GPU in it")
+    return links
+
+
+CHECK = Check("nvlink", Gate.A, (NVLINK,), _findings, after_load=True)

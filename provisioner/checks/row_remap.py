@@ -1,0 +1,48 @@
+"""E5: no row waits for a reset to be remapped, no remapping failed, not too many were remapped.
+
+NVML: `pending` takes effect at the next GPU reset; `failure` is sticky and makes the GPU a
+candidate for return (DCGM errors 80 and 85).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from provisioner.checks.check import Check, CheckContext, Unreadable, fault
+from provisioner.checks.commands import REMAP
+from provisioner.checks.reading import csv_rows, text_of, whole
+from provisioner.checks.thresholds import REMAPPED_UNCORRECTABLE_MAX
+from provisioner.model.health import Evidence, Finding, Gate, Severity
+
+_FLAGS = {"No": 0, "Yes": 1}  # some drivers print words, others counts
+
+
+def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterator[Finding]:
+    rows = csv_rows(text_of(evidence, REMAP), 5, "nvidia-smi")
+    if len({row[0] for row in rows}) != len(rows):
+        raise Unreadable("nvidia-smi: one GPU is listed twice")
+    if len(rows) != context.gpus:
+        yield fault("host", Severity.ISOLATE, "GPUs that report remapping", len(rows), context.gpus)
+    for row in rows:
+        part = row[0]
+        whole(row[1], "correctable")
+        uncorrectable = whole(row[2], "uncorrectable")
+        if _flag(row[4]) > 0:
+            yield fault(part, Severity.ISOLATE, "a row remapping failed", row[4], 0)
+        if _flag(row[3]) > 0:
+            yield fault(part, Severity.RESET_GPU, "a row waits to be remapped", row[3], 0)
+        if uncorrectable > REMAPPED_UNCORRECTABLE_MAX:
+            yield fault(
+                part,
+                Severity.ISOLATE,
+                "rows remapped for uncorrectable errors",
+                uncorrectable,
+                f"at most {REMAPPED_UNCORRECTABLE_MAX}",
+            )
+
+
+def _flag(cell: str) -> int:
+    return _FLAGS[cell] if cell in _FLAGS else whole(cell, "remapped_rows")
+
+
+CHECK = Check("row_remap", Gate.A, (REMAP,), _findings, after_load=True)

@@ -1,0 +1,25 @@
+"""A switch says that it is healthy: the only check of a switch in itself (NVUE /system/health)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from provisioner.checks.check import Check, CheckContext, Command, fault
+from provisioner.checks.reading import json_of, mapping, text_of
+from provisioner.model.health import Evidence, Finding, Gate, Severity
+from provisioner.model.node import NodeKind
+
+HEALTH = Command(name="system_health", line="/nvue_v1/system/health?rev=operational", limit_s=30.0)
+
+
+def _findings(evidence: Mapping[str, Evidence], _context: CheckContext) -> Iterator[Finding]:
+    health = mapping(json_of(text_of(evidence, HEALTH), "health"), "health")
+    issues = mapping(health.get("issues", {}), "issues")
+    for name, issue in issues.items():
+        words = issue.get("issue", issue) if isinstance(issue, dict) else issue
+        yield fault(name, Severity.MONITOR, "the switch reports an issue", words)
+    if health.get("status") != "OK" and not issues:
+        yield fault("switch", Severity.MONITOR, "not healthy", health.get("status"), "OK")
+
+
+CHECK = Check("switch_health", Gate.A, (HEALTH,), _findings, kind=NodeKind.SWITCH)

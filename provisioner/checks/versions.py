@@ -1,0 +1,78 @@
+"""I2: what the host itself says it runs equals the pins; Fabric Manager equals the driver."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from provisioner.checks.check import Check, CheckContext, Unreadable, fault
+from provisioner.checks.commands import GPUS, PACKAGES
+from provisioner.checks.reading import csv_rows, lines_of, text_of
+from provisioner.model.health import Evidence, Finding, Gate, Severity
+
+_KINDS = {
+    "nvidia-fabricmanager": "host.fabric_manager",
+    "doca-host": "host.doca",
+    "doca-spcx-cc": "host.spcx_cc",
+}
+
+
+def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterator[Finding]:
+    drivers = sorted({row[6] for row in csv_rows(text_of(evidence, GPUS), 7, "nvidia-smi")})
+    found = _packages(text_of(evidence, PACKAGES, any_exit=True))
+    for driver in drivers:
+        yield from _compare("host.driver", driver, context)
+    for kind in _KINDS.values():
+        if kind in context.pins and kind not in found:
+            yield fault(
+                kind, Severity.CONFIG, f"{kind} is not installed", "", context.pins[kind][0]
+            )
+        for version in found.get(kind, ()):
+            yield from _compare(kind, version, context)
+    # the fabric does not initialise when the two differ (NVIDIA's Fabric Manager guide)
+    for version in found.get("host.fabric_manager", ()):
+        if not all(_same(version, driver) for driver in drivers):
+            yield fault(
+                "host.fabric_manager",
+                Severity.CONFIG,
+                "Fabric Manager and driver differ",
+                version,
+                ", ".join(drivers),
+            )
+    if "host.fabric_manager" not in found and "host.fabric_manager" not in context.pins:
+        yield fault("host.fabric_manager", Severity.CONFIG, "no Fabric Manager is installed")
+
+
+def _packages(text: str) -> dict[str, list[str]]:
+    """Component kind -> versions of installed packages ("ii" in dpkg's status column)."""
+    found: dict[str, list[str]] = {}
+    for line in lines_of(text):
+        cells = line.split()
+        if line.startswith("dpkg-query:"):
+            continue  # "no packages found matching ...", on the error stream
+        if len(cells) < 3:
+            if len(cells) == 2 and line.endswith(" "):
+                continue
+            raise Unreadable(f"dpkg-query: cannot read {line[:80]!r}")
+        if cells[2] != "ii":
+            continue
+        for prefix, kind in _KINDS.items():
+            if cells[0].startswith(prefix) and "-dev" not in cells[0]:
+                found.setdefault(kind, []).append(cells[1])
+    return found
+
+
+def _compare(kind: str, version: str, context: CheckContext) -> Iterator[Finding]:
+    approved = context.pins.get(kind, ())
+    if approved and not any(_same(version, pin) for pin in approved):
+        yield fault(
+            kind, Severity.CONFIG, f"{kind} is not the pinned one", version, " or ".join(approved)
+        )
+
+
+def _same(installed: str, pin: str) -> bool:
+    """Equal, up to a Debian epoch and a packaging revision that the pin does not name."""
+    bare = installed.split(":", 1)[-1]
+    return bare == pin or bare.startswith((pin + "-", pin + "+"))
+
+
+CHECK = Check("versions", Gate.A, (GPUS, PACKAGES), _findings)

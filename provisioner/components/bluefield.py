@@ -68,6 +68,14 @@ KINDS = (
         ),
     ),
     ComponentKind(
+        name="supernic.nic",  # a card in NIC mode: its BMC gives no version, the host does
+        title="BlueField SuperNIC firmware",
+        grammar="dotted",
+        method="playbook_nic_firmware",
+        activation=Activation.COLD_BOOT,
+        duration_s=300,
+    ),
+    ComponentKind(
         name="bluefield.uefi",
         title="BlueField UEFI",
         method=_BUNDLED,

@@ -1,1 +1,54 @@
-"""What a vendor does differently, as data; `ALL` is the table of contents. No I/O."""
+"""What a vendor does differently: one file per vendor, one table of contents. Data, no I/O."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from provisioner.quirks import (
+    ami_megarac,
+    dell_idrac,
+    generic,
+    hpe_ilo,
+    lenovo_xcc,
+    nvidia_openbmc,
+    supermicro,
+)
+from provisioner.quirks.quirk import AcCycle, Quirk
+
+UNKNOWN = generic.QUIRK
+
+# in order of recognition: a vendor's own field counts before an OEM key inside a licensed stack
+ALL: dict[str, Quirk] = {
+    module.QUIRK.name: module.QUIRK
+    for module in (
+        nvidia_openbmc,
+        dell_idrac,
+        hpe_ilo,
+        lenovo_xcc,
+        supermicro,
+        ami_megarac,
+        generic,
+    )
+}
+
+
+def identify(root: Mapping[str, Any]) -> Quirk:
+    """The declaration that fits a service root; the one named "unknown" if none does.
+
+    The root's `Vendor` decides before `Product`, and that before its OEM keys: a manufacturer's
+    name further down the tree is often the board maker's (sushy, vendor from service root).
+    """
+    for field, expression in (("Vendor", "vendor"), ("Product", "product")):
+        value = root.get(field)
+        for quirk in ALL.values():
+            pattern = getattr(quirk, expression)
+            if pattern and isinstance(value, str) and re.search(pattern, value, re.IGNORECASE):
+                return quirk
+    oem = root.get("Oem")
+    keys = {str(key).lower() for key in oem} if isinstance(oem, Mapping) else set()
+    return next((q for q in ALL.values() if q.oem and q.oem.lower() in keys), UNKNOWN)
+
+
+__all__ = ["ALL", "UNKNOWN", "AcCycle", "Quirk", "identify"]

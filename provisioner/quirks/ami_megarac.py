@@ -1,0 +1,24 @@
+"""AMI MegaRAC, first of all the host BMC of DGX H100 (facts: hardware 4.1, redfish 3.2)."""
+
+from __future__ import annotations
+
+from provisioner.quirks.quirk import Quirk
+
+QUIRK = Quirk(
+    name="ami_megarac",
+    title="AMI MegaRAC (DGX)",
+    vendor=r"^AMI$|American Megatrends",
+    product=r"^AMI Redfish Server",
+    oem="Ami",
+    expand=False,  # drops required properties
+    targets={"hgx.bundle": "FirmwareInventory/HGX_0"},  # accepted, though never listed
+    force="options",
+    commit=True,
+    password_if_match="any",  # noqa: S106 (a way to send an ETag)
+    full_override=True,
+    media_login="none",
+    bmc_reset_types=("ForceRestart", "GracefulRestart"),
+    bmc_reset_s=300.0,
+    read_timeout_s=180.0,  # DGX takes up to this for its firmware inventory
+    lockout_failures=5,
+)

@@ -1,0 +1,23 @@
+"""NVIDIA's OpenBMC: BlueField, GB200 and GB300 trays, switch BMCs (facts: redfish 3.1, 3.3)."""
+
+from __future__ import annotations
+
+from provisioner.quirks.quirk import AcCycle, Quirk
+
+QUIRK = Quirk(
+    name="nvidia_openbmc",
+    title="NVIDIA OpenBMC",
+    vendor=r"^NVIDIA$",
+    product=r"^(Nvidia-BMCMezz|GB\d+ NVL|P3809)",
+    targets={"hgx.bundle": "Chassis/HGX_Chassis_0"},
+    commit=True,
+    pull_without_scheme=True,  # the text up to the first slash is taken as the server
+    pull_targets_relative=True,  # the service looks for a part of the text
+    ac_cycle=AcCycle(
+        resource="Chassis",
+        action="NvidiaChassis.AuxPowerReset",
+        body={"ResetType": "AuxPowerCycle"},
+    ),
+    bmc_reset_s=100.0,
+    lockout_failures=4,
+)

@@ -1,0 +1,68 @@
+"""What a vendor's Redfish service does differently, as data; `README.md` explains each flag.
+
+A flag is here only if recorded behaviour or a vendor's document asks for it. The client reads
+flags and never asks for a vendor's name.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field
+
+from provisioner.model.base import Record
+
+
+class AcCycle(Record):
+    """An action that takes standby power away: its name, where it is found, and its body."""
+
+    resource: str  # "Chassis" or "Systems"
+    action: str  # end of the action's name, "NvidiaChassis.AuxPowerReset"
+    body: dict[str, str]
+    needs_off: bool = True
+
+
+class Quirk(Record):
+    """One vendor. Times are seconds. The defaults are what DSP0266 asks for."""
+
+    name: str
+    title: str
+
+    # who it is: expressions over fields of the service root, any of which identifies
+    vendor: str = ""
+    product: str = ""
+    oem: str = ""  # key under Oem
+
+    # reading
+    expand: bool = True  # $expand works where the service offers it
+
+    # pushing firmware
+    push: str = "multipart"  # "multipart" | "form" (HPE)
+    apply_time: str = ""  # @Redfish.OperationApplyTime to send; "": leave it out
+    oem_always: bool = False  # UpdateParameters must have an Oem object, even an empty one
+    oem_by_kind: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    targets: dict[str, str] = Field(default_factory=dict)  # component kind -> collection/name, or *
+    force: str = "parameter"  # "parameter" | "options" (PATCH HttpPushUriOptions) | "none"
+    two_step: bool = False  # UpdateService.StartUpdate follows the upload
+    commit: bool = False  # CommitImage makes a new image permanent
+    pull_without_scheme: bool = False  # SimpleUpdate: ImageURI without scheme, double slash
+    pull_targets_relative: bool = False  # SimpleUpdate: Targets without their first slash
+
+    # changing
+    if_match: str = "etag"  # "etag" | "any" ("*")
+    password_if_match: str = ""  # for accounts only; "": as `if_match`
+    empty_body: bool = True  # an action without parameters wants {}
+    full_override: bool = False  # boot override: enabled, mode and target in one body
+    media_inserted: bool = True  # InsertMedia accepts Inserted and WriteProtected
+    media_login: str = ""  # user and password that InsertMedia asks for although none is needed
+
+    # resetting
+    bmc_reset_types: tuple[str, ...] = ("GracefulRestart", "ForceRestart")  # in this order
+    ac_cycle: AcCycle | None = None
+
+    # time and limits
+    bmc_reset_s: float = 180.0  # a restarted BMC is not asked before this
+    settle_reads: int = 3
+    read_timeout_s: float = 30.0
+    session_limit: int = 4
+    lockout_failures: int = 3  # failed logins that lock an account, at the strictest seen

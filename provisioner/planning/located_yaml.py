@@ -1,0 +1,150 @@
+"""YAML as a tree of text that remembers where each value was written. Bounded, and without magic.
+
+Scalars stay text exactly as written: YAML would read the version 2.10 as the number 2.1, and `no`
+as false. Anchors, aliases, tags and merge keys are refused: an alias can grow a small file without
+limit (the "billion laughs"), and a reader of a pinned file should see what it says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NoReturn
+
+import yaml
+
+from provisioner.model.input_error import InputError
+
+# a matrix of ten releases with digests is about 100 KB; parsing 2 MiB takes a few seconds
+SIZE_MAX = 2 * 1024 * 1024
+DEPTH_MAX = 20  # the deepest legal value lies eight deep
+NODES_MAX = 100_000  # values in one file; an honest matrix has a few thousand
+
+Tree = dict[str, "Tree"] | list["Tree"] | str | None
+Path = tuple[str | int, ...]
+
+
+@dataclass
+class Located:
+    """A tree, and for each path in it the file and the line (from 1) where its key stands."""
+
+    tree: Tree
+    places: dict[Path, tuple[str, int]] = field(default_factory=dict)
+
+    def where(self, path: Path) -> tuple[str, str]:
+        """(file, "line N, field a.b[0]") of a path, or of its closest parent that was written."""
+        for end in range(len(path), -1, -1):
+            if path[:end] in self.places:
+                source, line = self.places[path[:end]]
+                return source, f"line {line}" + (f", field {dotted(path)}" if path else "")
+        return "", f"field {dotted(path)}"
+
+    def error(self, path: Path, problem: str, remedy: str) -> InputError:
+        """The one error for what stands at a path."""
+        source, where = self.where(path)
+        return InputError(source, where, problem, remedy)
+
+
+def dotted(path: Path) -> str:
+    """A path for people: ("edges", "nic.cx7", 0, "to") is "edges.'nic.cx7'[0].to"."""
+    text = ""
+    for part in path:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        else:
+            text += ("." if text else "") + (f"'{part}'" if "." in part else part)
+    return text
+
+
+def load(source: str, text: str) -> Located:
+    """Read one document. Raises InputError with file, line, problem and remedy."""
+    if len(text) > SIZE_MAX:
+        raise InputError(
+            source, "", f"the file is larger than {SIZE_MAX} bytes", "Is it the right file?"
+        )
+    reader = _Reader(source)
+    try:
+        events = yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        return reader.document(iter(events))
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        where = f"line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        problem = f"this is not YAML: {error.problem or error.context}"
+        raise InputError(source, where, problem, "Correct the syntax.") from None
+    except yaml.YAMLError as error:
+        problem = f"this is not YAML: {' '.join(str(error).split())[:200]}"
+        raise InputError(source, "", problem, "Save it as plain UTF-8 text.") from None
+
+
+class _Reader:
+    """Builds the tree from parser events; the limits hold before anything is built."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self.out = Located(None)
+        self.count = 0
+
+    def document(self, events: Iterator[yaml.Event]) -> Located:
+        """The only document of a stream."""
+        seen = False
+        for event in events:
+            if isinstance(event, yaml.DocumentStartEvent):
+                if seen:
+                    self._refuse(event, "a second document", "Keep one document in each file.")
+                seen = True
+                self.out.tree = self._value(events, next(events), (), 0)
+        return self.out
+
+    def _value(
+        self, events: Iterator[yaml.Event], event: yaml.Event, path: Path, depth: int
+    ) -> Tree:
+        self._check(event, depth)
+        self.out.places.setdefault(path, (self.source, _line(event)))
+        if isinstance(event, yaml.MappingStartEvent):
+            return self._mapping(events, path, depth)
+        if isinstance(event, yaml.SequenceStartEvent):
+            items: list[Tree] = []
+            while not isinstance(event := next(events), yaml.SequenceEndEvent):
+                items.append(self._value(events, event, (*path, len(items)), depth + 1))
+            return items
+        assert isinstance(event, yaml.ScalarEvent)
+        plain = event.implicit[0]  # written without quotes
+        return None if plain and event.value in {"", "~", "null"} else str(event.value)
+
+    def _mapping(self, events: Iterator[yaml.Event], path: Path, depth: int) -> dict[str, Tree]:
+        items: dict[str, Tree] = {}
+        while not isinstance(event := next(events), yaml.MappingEndEvent):
+            self._check(event, depth)
+            if not isinstance(event, yaml.ScalarEvent):
+                self._refuse(event, "a key that is no text", "Write `name: value`.")
+            key = str(event.value)
+            if key == "<<":
+                self._refuse(event, "a merge key (<<)", "Write the values out.")
+            if key in items:
+                first = self.out.places[(*path, key)][1]
+                self._refuse(
+                    event, f"the key '{key}' stands here a second time", f"See line {first}."
+                )
+            self.out.places[(*path, key)] = (self.source, _line(event))
+            items[key] = self._value(events, next(events), (*path, key), depth + 1)
+        return items
+
+    def _check(self, event: yaml.Event, depth: int) -> None:
+        self.count += 1
+        if self.count > NODES_MAX:
+            self._refuse(event, f"more than {NODES_MAX} values", "Is it the right file?")
+        if depth > DEPTH_MAX:
+            self._refuse(event, f"more than {DEPTH_MAX} levels", "Is it the right file?")
+        if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
+            self._refuse(event, "anchors and aliases are not read here", "Write the value out.")
+        tag = getattr(event, "tag", None)
+        if tag not in (None, "!"):
+            self._refuse(event, f"the tag {tag} is not read here", "Remove it.")
+
+    def _refuse(self, event: yaml.Event, problem: str, remedy: str) -> NoReturn:
+        raise InputError(self.source, f"line {_line(event)}", problem, remedy)
+
+
+def _line(event: yaml.Event) -> int:
+    """The line of an event, counted from 1."""
+    return event.start_mark.line + 1 if event.start_mark else 0

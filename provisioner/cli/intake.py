@@ -1,0 +1,133 @@
+"""`provisioner intake`: find BMCs, recognise them on the expected-hardware list, take nodes in."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import json
+import os
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import Progress, TaskID
+from rich.table import Table
+
+from provisioner.execution.intake import Taken, find, take_in
+from provisioner.model.input_error import InputError
+from provisioner.model.outcome import Blocker
+from provisioner.opening import open_data, read_expected, read_secrets
+from provisioner.ports import BmcTransport
+from provisioner.redfish.discovery import Probe, probe_all, scan, ssdp
+from provisioner.redfish.transport import HttpsTransport
+from provisioner.wall_clock import WallClock
+
+
+def intake(
+    file: Annotated[Path, typer.Option("--file", help="Expected-hardware list (YAML).")],
+    data: Annotated[Path, typer.Option(help="Data directory of the daemon.")] = Path("var"),
+    bmc: Annotated[list[str] | None, typer.Option(help="Address of one BMC; repeatable.")] = None,
+    cidr: Annotated[list[str] | None, typer.Option("--range", help="Network to scan.")] = None,
+    port: Annotated[int, typer.Option(help="Port that a scan asks.", min=1, max=65535)] = 443,
+    use_ssdp: Annotated[bool, typer.Option("--ssdp", help="Ask by multicast too.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option(help="Show what would be taken in; store nothing.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+) -> None:
+    """Take racked nodes in: they are stored as `discovered`, and the daemon goes on from there.
+
+    Each address is probed without login. Where the expected-hardware list gives a factory
+    credential for the vendor, one login reads the serial. No device is changed by this command.
+    Exit code 1: something on the list could not be taken in; each is named with its remedy.
+    """
+    expected = read_expected(file)
+    secrets = read_secrets(expected, os.environ)
+    networks = [_network(n) for n in cidr or []]
+    urls = [*(bmc or []), *(n.bmc.url for n in expected.nodes if n.bmc.url)]
+    console = Console(stderr=True)
+
+    async def run() -> tuple[Taken, tuple[Blocker, ...]]:
+        clock = WallClock()
+        transport = HttpsTransport()
+        try:
+            async with open_data(data, clock.now()) as opened:
+                probes = await _probes(transport, urls, networks, port, use_ssdp, console)
+                with Progress(console=console, transient=True) as bar:
+                    task = bar.add_task("reading serials", total=None)
+                    assembly, found, silent = await find(
+                        transport,
+                        opened.store,
+                        expected,
+                        secrets,
+                        probes,
+                        clock.now(),
+                        lambda done, all_: bar.update(task, completed=done, total=all_),
+                    )
+                if dry_run:
+                    return Taken(assembly.nodes, (), assembly.blockers), silent
+                taken = await take_in(
+                    opened.store, opened.vault, expected, secrets, assembly, found, clock.now()
+                )
+                return taken, silent
+        finally:
+            await transport.close()
+
+    taken, silent = asyncio.run(run())
+    _show(taken, (*taken.blockers, *silent), as_json=as_json, dry_run=dry_run)
+    if taken.blockers:
+        raise typer.Exit(1)
+
+
+async def _probes(
+    transport: BmcTransport,
+    urls: list[str],
+    networks: list[ipaddress.IPv4Network | ipaddress.IPv6Network],
+    port: int,
+    use_ssdp: bool,
+    console: Console,
+) -> list[Probe]:
+    found = {p.url: p for p in await probe_all(transport, urls)}
+    with Progress(console=console, transient=True) as bar:
+        for network in networks:
+            task = bar.add_task(f"scanning {network}", total=network.num_addresses)
+            update = partial(_advance, bar, task)
+            for probe in await scan(transport, network, port, update):
+                found.setdefault(probe.url, probe)
+    if use_ssdp:
+        for probe in await probe_all(transport, await ssdp()):
+            found.setdefault(probe.url, probe)
+    return list(found.values())
+
+
+def _advance(bar: Progress, task: TaskID, done: int, _all: int) -> None:
+    bar.update(task, completed=done)
+
+
+def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
+    try:
+        return ipaddress.ip_network(text)
+    except ValueError as error:
+        raise InputError("--range", text, str(error), "Write it like 10.0.0.0/24.") from None
+
+
+def _show(taken: Taken, blockers: tuple[Blocker, ...], *, as_json: bool, dry_run: bool) -> None:
+    if as_json:
+        document = {
+            "taken_in": [n.id for n in taken.new],
+            "known": list(taken.known),
+            "blockers": [b.model_dump(mode="json") for b in blockers],
+            "dry_run": dry_run,
+        }
+        typer.echo(json.dumps(document))
+        return
+    console = Console()
+    verb = "would be taken in" if dry_run else "taken in"
+    console.print(f"{len(taken.new)} nodes {verb}, {len(taken.known)} known before")
+    if blockers:
+        table = Table("what", "why", "what would unblock it")
+        for blocker in blockers:
+            table.add_row(blocker.subject, f"{blocker.reason}: {blocker.detail}", blocker.unblock)
+        console.print(table)

@@ -1,0 +1,118 @@
+"""`provisioner node`: what each node is, why it is there, and what a person may ask of it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from provisioner.model.input_error import InputError
+from provisioner.model.node import Node
+from provisioner.opening import DATABASE, Data, open_data
+from provisioner.planning.requests import reclaim as reclaimed
+from provisioner.planning.requests import retry as retried
+from provisioner.wall_clock import WallClock
+
+app = typer.Typer(help="Nodes: where each is on its journey, and why.", no_args_is_help=True)
+
+DataOption = Annotated[Path, typer.Option("--data", help="Data directory of the daemon.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="JSON for machines.")]
+Result = TypeVar("Result")
+
+
+def _with_data(directory: Path, work: Callable[[Data], Awaitable[Result]]) -> Result:
+    if not (directory / DATABASE).is_file():
+        raise InputError(
+            str(directory), "", "there is no data directory here", "Run `provisioner intake` first."
+        )
+
+    async def run() -> Result:
+        async with open_data(directory, WallClock().now()) as data:
+            return await work(data)
+
+    return asyncio.run(run())
+
+
+@app.command("list")
+def list_nodes(data: DataOption = Path("var"), as_json: JsonOption = False) -> None:
+    """All nodes with state, place and what each waits for."""
+    nodes = _with_data(data, lambda d: d.store.nodes())
+    if as_json:
+        typer.echo(json.dumps([n.model_dump(mode="json") for n in nodes]))
+        return
+    table = Table("node", "kind", "state", "VRF", "tenant", "note")
+    for node in nodes:
+        note = str(node.blockers[0]) if node.blockers else node.note
+        table.add_row(node.id, node.kind, node.state, node.vrf or "–", node.tenant or "–", note)
+    Console().print(table)
+
+
+@app.command()
+def show(name: str, data: DataOption = Path("var"), as_json: JsonOption = False) -> None:
+    """One node: state, blockers with what would unblock them, components."""
+
+    async def read(opened: Data) -> tuple[Node, object]:
+        node = await _node(opened, name)
+        return node, await opened.store.inventory(name)
+
+    node, inventory = _with_data(data, read)
+    if as_json:
+        document = {"node": node.model_dump(mode="json"), "inventory": _dump(inventory)}
+        typer.echo(json.dumps(document))
+        return
+    console = Console()
+    console.print(f"[bold]{node.id}[/] {node.kind} · {node.state} · {node.location}")
+    console.print(f"release {node.release or '–'} · profile {node.profile or '–'} · {node.note}")
+    for blocker in node.blockers:
+        console.print(f"  blocked: {blocker}\n  unblock: {blocker.unblock}")
+    components = getattr(inventory, "components", ())
+    if components:
+        table = Table("component", "slot", "running", "staged", "source")
+        for c in components:
+            table.add_row(c.kind, c.slot, c.version or "?", c.staged or "", c.source)
+        console.print(table)
+
+
+@app.command()
+def retry(name: str, data: DataOption = Path("var")) -> None:
+    """Let a quarantined node try again, from where its place allows it."""
+    _change(name, data, "retry", retried)
+
+
+@app.command()
+def reclaim(name: str, data: DataOption = Path("var")) -> None:
+    """Take a released node back: it is fenced into the maintenance tenant first."""
+    _change(name, data, "reclaim", reclaimed)
+
+
+def _change(
+    name: str, directory: Path, word: str, change: Callable[[Node, float], Node | str]
+) -> None:
+    async def apply(opened: Data) -> str:
+        now = WallClock().now()
+        changed = change(await _node(opened, name), now)
+        if isinstance(changed, str):
+            raise InputError(name, "", changed, "See `provisioner node show`.")
+        await opened.store.save_node(changed)
+        await opened.store.journal("request", name, {"request": word}, now)
+        return changed.state
+
+    typer.echo(f"{name}: {_with_data(directory, apply)}")
+
+
+async def _node(opened: Data, name: str) -> Node:
+    node = await opened.store.node(name)
+    if node is None:
+        raise InputError(name, "", "there is no such node", "See `provisioner node list`.")
+    return node
+
+
+def _dump(inventory: object) -> object:
+    dump = getattr(inventory, "model_dump", None)
+    return dump(mode="json") if dump else None

@@ -1,0 +1,85 @@
+"""Automatic intake: probe addresses, log in once where it is expected, pair, and store the nodes.
+
+Nothing is changed on any device here. What cannot be placed is named, with what would unblock it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from provisioner.execution.discover import Found, introduce
+from provisioner.model.expected import Expected
+from provisioner.model.node import Node, NodeKind
+from provisioner.model.outcome import Blocker
+from provisioner.planning.pairing import Assembly, assemble, incomplete
+from provisioner.ports import BmcTransport, Credentials, Secret, Store
+from provisioner.redfish.discovery import Probe
+
+
+@dataclass(frozen=True)
+class Secrets:
+    """Passwords that the expected-hardware list points to: by vendor, and by switch name."""
+
+    factory: Mapping[str, tuple[str, Secret]]
+    switches: Mapping[str, tuple[str, Secret]]
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What an intake run did: nodes stored now, nodes known before, and what stood in the way."""
+
+    new: tuple[Node, ...]
+    known: tuple[str, ...]
+    blockers: tuple[Blocker, ...]
+
+
+async def find(
+    transport: BmcTransport,
+    store: Store,
+    expected: Expected,
+    secrets: Secrets,
+    probes: Sequence[Probe],
+    now: float,
+    progress: Callable[[int, int], None] = lambda _done, _all: None,
+) -> tuple[Assembly, tuple[Found, ...], tuple[Blocker, ...]]:
+    """Who stands behind the probed addresses, and which nodes they make up. Stores nothing."""
+    have = {b.url for n in await store.nodes() for b in n.bmcs}
+    strangers = [p for p in probes if p.url not in have]
+    found, silent = await introduce(transport, strangers, secrets.factory, progress)
+    known = {n.id for n in await store.nodes()}
+    missing = expected.model_copy(
+        update={"nodes": tuple(n for n in expected.nodes if n.name not in known)}
+    )
+    return assemble(missing, [f.endpoint for f in found], now), found, silent
+
+
+async def take_in(
+    store: Store,
+    credentials: Credentials,
+    expected: Expected,
+    secrets: Secrets,
+    assembly: Assembly,
+    found: Sequence[Found],
+    now: float,
+) -> Taken:
+    """Store the complete nodes with their credentials; they start as `discovered`."""
+    before = tuple(n.id for n in await store.nodes())
+    wanted = {n.name: n for n in expected.nodes}
+    logins = {f.endpoint.url: f for f in found}
+    new = []
+    for node in assembly.nodes:
+        if node.id in before or incomplete(wanted[node.id], node):
+            continue
+        for bmc in node.bmcs:
+            login = logins[bmc.url]
+            await credentials.put(f"{node.id}/{bmc.name}", login.username, login.secret)
+        if node.kind is NodeKind.SWITCH and node.id in secrets.switches:
+            await credentials.put(f"{node.id}/api", *secrets.switches[node.id])
+        new.append(await store.add_node(node))
+        await store.journal(
+            "discovered", node.id, {"bmcs": [b.url for b in node.bmcs], "kind": node.kind}, now
+        )
+    for tenant in expected.tenants:
+        await store.put_tenant(tenant)
+    return Taken(new=tuple(new), known=before, blockers=assembly.blockers)

@@ -1,0 +1,27 @@
+"""What a person may ask of a node, as moves of the journey's table, or why not."""
+
+from __future__ import annotations
+
+from provisioner.model.node import Node, Placement, State
+from provisioner.planning.journey import may_enter
+
+
+def retry(node: Node, now: float) -> Node | str:
+    """Out of quarantine: to converging where the node is identified and fenced, else anew."""
+    if node.state not in (State.QUARANTINED, State.REPAIRING):
+        return f"it is {node.state}, not quarantined"
+    fresh = {"blockers": (), "attempts": 0, "note": "retried by request"}
+    identified = bool(node.profile) and node.placement is Placement.MAINTENANCE
+    if node.state is State.QUARANTINED and identified:
+        return node.moved(State.CONVERGING, now, **fresh)
+    # a node that was never identified is a stranger: it begins again, by way of repair
+    repairing = node if node.state is State.REPAIRING else node.moved(State.REPAIRING, now)
+    assert may_enter(repairing, State.DISCOVERED, node.placement)
+    return repairing.moved(State.DISCOVERED, now, **fresh)
+
+
+def reclaim(node: Node, now: float) -> Node | str:
+    """Back from its tenant: draining fences it before anything else is done."""
+    if node.state is not State.RELEASED:
+        return f"it is {node.state}, not released"
+    return node.moved(State.DRAINING, now, tenant="", note="reclaimed by request")

@@ -94,7 +94,7 @@ def _written(tree: Tree, loc: tuple[str | int, ...]) -> Path:
     for part in loc:
         path.append(part)
         try:
-            here = here[part]  # type: ignore[index,call-overload]
+            here = here[part]  # type: ignore[index]
         except (KeyError, IndexError, TypeError):
             break
     return tuple(path)

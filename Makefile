@@ -1,0 +1,45 @@
+# Everything a person types. `make help` lists it; `make setup` needs only python3.11 and a network.
+PYTHON ?= python3.11
+VENV   := .venv
+ARGS   ?=
+STAMP  := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help setup test lint format demo soak bench lock clean
+
+help: ## list the targets
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## */  make \1\t/' | expand -t 16
+
+setup: $(STAMP) ## make .venv with everything, from requirements.lock
+
+# The stamp holds digests of what was installed: a changed lock file installs again. A virtual
+# environment that was moved or half made is made anew.
+$(STAMP): requirements.lock pyproject.toml
+	@PYTHON="$(PYTHON)" .ci/setup "$(VENV)" "$(STAMP)"
+
+test: setup ## run the tests; ARGS are pytest's (ARGS="-k planner -x")
+	$(VENV)/bin/pytest -n 2 $(ARGS)
+
+lint: setup ## ruff, mypy --strict, import-linter
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports
+
+format: setup ## let ruff format the code
+	$(VENV)/bin/ruff format .
+
+demo: setup ## the whole journey on a simulated site, about a minute; ARGS=--json for machines
+	@$(VENV)/bin/provisioner demo $(ARGS)
+
+soak: setup ## simulation over many seeds; ARGS as for pytest (SEEDS=1000 make soak)
+	SEEDS="$${SEEDS:-200}" $(VENV)/bin/pytest -n 2 tests/simulation $(ARGS)
+
+bench: setup ## the benchmarks, one after the other
+	@set -e; for bench in tests/bench/bench_*.py; do echo "== $$bench"; $(VENV)/bin/python "$$bench" $(ARGS); done
+
+lock: ## resolve requirements.lock anew (needs uv)
+	uv pip compile --python-version 3.11 --generate-hashes --group dev pyproject.toml -o requirements.lock
+
+clean: ## remove .venv and caches
+	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

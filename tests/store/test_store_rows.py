@@ -1,0 +1,314 @@
+"""What each method of the store promises, however the store runs."""
+
+from __future__ import annotations
+
+import hashlib
+
+import pytest
+
+from provisioner.model.certificate import Certificate
+from provisioner.model.health import HealthReport
+from provisioner.model.inventory import Component, Inventory
+from provisioner.model.node import Node, NodeKind, State
+from provisioner.model.operation import ActionStatus, OperationStatus
+from provisioner.model.tenant import ReleaseProof, Tenant
+from provisioner.ports import Fenced, StaleWrite
+from provisioner.store import SqlStore
+from provisioner.store.schema import inventories
+
+NODE = Node(id="n1", kind=NodeKind.HOST)
+REPORT = HealthReport(node="n1", inventory_digest="d", started_at=1, ended_at=2, results=())
+PROOF = ReleaseProof(node="n1", certificate="c1", tenant="blue", placements=())
+CERTIFICATE = Certificate(
+    id="c1", node="n1", release="r", profile="p", serials=("s",), versions=(), boot_id="b",
+    location="l", ports=(), report_digest="d", matrix_digest="m", issued_at=1, expires_at=9,
+)  # fmt: skip
+
+
+def seen(version: str) -> Inventory:
+    component = Component(kind="host.bios", slot="", version=version, source="/x")
+    return Inventory(node="n1", vendor="unknown", components=(component,))
+
+
+async def driven(store: SqlStore):
+    """A node with an operation that has a driver."""
+    await store.add_node(NODE)
+    operation = await store.open_operation("n1", "journey", 1.0)
+    return await store.take(operation.id)
+
+
+def test_a_saved_node_is_read_back_with_its_generation_raised(run):
+    async def scenario(store):
+        node = await store.add_node(NODE)
+        saved = await store.save_node(node.moved(State.INTAKE, 5.0))
+        return saved, await store.node("n1"), await store.nodes(), await store.node("n2")
+
+    saved, read, every, missing = run(scenario)
+
+    assert saved == NODE.model_copy(
+        update={"state": State.INTAKE, "entered_at": 5.0, "generation": 1}
+    )
+    assert (read, every, missing) == (saved, (saved,), None)
+
+
+def test_a_node_that_changed_since_it_was_read_is_not_written_over(run):
+    async def scenario(store):
+        node = await store.add_node(NODE)
+        saved = await store.save_node(node)
+        with pytest.raises(StaleWrite):
+            await store.save_node(node.model_copy(update={"note": "late"}))
+        with pytest.raises(StaleWrite):
+            await store.add_node(NODE)
+        with pytest.raises(StaleWrite):
+            await store.save_node(Node(id="nobody", kind=NodeKind.HOST))
+        return saved, await store.node("n1")
+
+    saved, read = run(scenario)
+
+    assert read == saved
+
+
+def test_a_node_has_at_most_one_active_operation(run):
+    async def scenario(store):
+        operation = await driven(store)
+        second = await store.open_operation("n1", "release", 2.0)
+        await store.record(operation.model_copy(update={"status": OperationStatus.DONE}), now=3.0)
+        third = await store.open_operation("n1", "release", 4.0)
+        return second, third.id, [o.id for o in await store.active_operations()]
+
+    assert run(scenario) == (None, "n1#2", ["n1#2"])
+
+
+def test_an_operation_of_an_unknown_node_is_a_bug(run):
+    async def scenario(store):
+        with pytest.raises(AssertionError):
+            await store.open_operation("nobody", "journey", 1.0)
+
+    run(scenario)
+
+
+def test_a_driver_that_was_replaced_changes_nothing(run):
+    async def scenario(store):
+        old = await driven(store)
+        new = await store.take(old.id)
+        for write in (
+            store.record(old, node=NODE, journal=[("late", {})], now=2.0),
+            store.intend(old, "cold_boot #1", {}, 2.0),
+        ):
+            with pytest.raises(Fenced):
+                await write
+        seen_after = (
+            await store.operation(old.id),
+            (await store.node("n1")).generation,
+            await store.journal_rows(),
+            await store.entries("n1"),
+        )
+        return new, seen_after
+
+    new, seen_after = run(scenario)
+
+    assert seen_after == (new, 0, (), ())
+
+
+def test_an_operation_that_ended_is_neither_written_nor_taken(run):
+    async def scenario(store):
+        operation = await driven(store)
+        ended = operation.model_copy(update={"status": OperationStatus.PARKED, "note": "look"})
+        ended, _ = await store.record(ended, now=2.0)
+        with pytest.raises(Fenced):
+            await store.record(ended, now=3.0)
+        with pytest.raises(Fenced):
+            await store.take(ended.id)
+        with pytest.raises(Fenced):
+            await store.take("n1#99")
+        return ended, await store.operation(ended.id)
+
+    ended, read = run(scenario)
+
+    assert read == ended
+    assert read.note == "look"
+
+
+def test_a_turn_is_recorded_as_a_whole(run):
+    async def scenario(store):
+        operation = await driven(store)
+        operation, node = await store.record(
+            operation.model_copy(update={"phase": "validating"}),
+            node=NODE.moved(State.CERTIFIED, 7.0),
+            inventory=seen("1"),
+            report=REPORT,
+            certificate=CERTIFICATE,
+            proof=PROOF,
+            journal=[("certified", {"certificate": "c1"})],
+            now=7.0,
+        )
+        read = (
+            await store.operation(operation.id),
+            await store.node("n1"),
+            await store.inventory("n1"),
+            await store.report("n1"),
+            await store.certificate("c1"),
+            await store.proof("n1"),
+            [(r["kind"], r["node"], r["detail"]) for r in await store.journal_rows()],
+        )
+        return operation, node, read
+
+    operation, node, read = run(scenario)
+
+    assert read == (
+        operation, node, seen("1"), REPORT, CERTIFICATE, PROOF,
+        [("certified", "n1", {"certificate": "c1"})],
+    )  # fmt: skip
+    assert (operation.phase, operation.version, node.generation) == ("validating", 2, 1)
+
+
+def test_a_turn_with_a_stale_node_leaves_no_trace(run):
+    async def scenario(store):
+        operation = await driven(store)
+        await store.save_node(NODE)
+        with pytest.raises(StaleWrite):
+            await store.record(
+                operation, node=NODE, certificate=CERTIFICATE, journal=[("x", {})], now=2.0
+            )
+        return (
+            await store.operation(operation.id) == operation,
+            await store.certificate("c1"),
+            await store.journal_rows(),
+        )
+
+    assert run(scenario) == (True, None, ())
+
+
+def test_an_inventory_is_a_new_row_only_when_something_changed(run):
+    async def scenario(store):
+        operation = await driven(store)
+        for version in ("1", "1", "2", "1"):
+            operation, _ = await store.record(operation, inventory=seen(version), now=2.0)
+        rows = await store.read(
+            lambda c: c.execute(inventories.select().order_by(inventories.c.id)).all()
+        )
+        return [row.digest for row in rows], await store.inventory("n1")
+
+    digests, newest = run(scenario)
+
+    assert digests == [seen(version).digest() for version in ("1", "2", "1")]
+    assert newest == seen("1")
+
+
+def test_an_action_is_intended_sent_and_confirmed(run):
+    async def scenario(store):
+        operation = await driven(store)
+        operation, entry = await store.intend(operation, "cold_boot #1", {"resets": 3}, 2.0)
+        operation, sent = await store.settle(
+            operation, entry, ActionStatus.SENT, task="/redfish/v1/TaskService/Tasks/1", now=3.0
+        )
+        operation, done = await store.settle(operation, sent, ActionStatus.CONFIRMED, now=4.0)
+        return (
+            done,
+            await store.last_entry(operation.id, "cold_boot #1"),
+            (await store.entries("n1")),
+        )
+
+    done, last, every = run(scenario)
+
+    assert (last, every) == (done, (done,))
+    assert (done.attempt, done.task, done.before, done.settled_at) == (
+        1, "/redfish/v1/TaskService/Tasks/1", {"resets": 3}, 4.0,
+    )  # fmt: skip
+
+
+def test_an_action_that_may_be_under_way_is_not_intended_again(run):
+    async def scenario(store):
+        operation = await driven(store)
+        operation, entry = await store.intend(operation, "push", {}, 2.0)
+        with pytest.raises(AssertionError):
+            await store.intend(operation, "push", {}, 3.0)
+        operation, _ = await store.settle(operation, entry, ActionStatus.ABSENT, now=4.0)
+        operation, again = await store.intend(operation, "push", {}, 5.0)
+        return again.attempt
+
+    assert run(scenario) == 2
+
+
+def test_an_entry_that_was_settled_meanwhile_is_stale(run):
+    async def scenario(store):
+        operation = await driven(store)
+        operation, entry = await store.intend(operation, "push", {}, 2.0)
+        operation, _ = await store.settle(operation, entry, ActionStatus.CONFIRMED, now=3.0)
+        with pytest.raises(StaleWrite):
+            await store.settle(operation, entry, ActionStatus.ABSENT, now=4.0)
+        return (await store.last_entry(operation.id, "push")).status
+
+    assert run(scenario) == ActionStatus.CONFIRMED
+
+
+def test_a_later_operation_settles_what_an_earlier_one_left_open(run):
+    async def scenario(store):
+        operation = await driven(store)
+        operation, entry = await store.intend(operation, "push", {}, 2.0)
+        await store.record(operation.model_copy(update={"status": OperationStatus.PARKED}), now=3.0)
+        later = await store.take((await store.open_operation("n1", "journey", 4.0)).id)
+        await store.settle(later, entry, ActionStatus.UNCLEAR, now=5.0)
+        return [e.status for e in await store.entries("n1")]
+
+    assert run(scenario) == [ActionStatus.UNCLEAR]
+
+
+@pytest.mark.parametrize("text", ["", "plain\n", "NUL \x00", "lone \udc80 surrogate", "ß" * 9999])
+def test_evidence_is_kept_as_it_came_and_once(run, text):
+    async def scenario(store):
+        digests = {await store.put_evidence(text), await store.put_evidence(text)}
+        return digests, await store.evidence(next(iter(digests))), await store.evidence("0")
+
+    digests, read, missing = run(scenario)
+
+    assert digests == {hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()}
+    assert (read, missing) == (text, None)
+
+
+def test_hostile_text_from_a_device_does_not_break_a_row(run):
+    async def scenario(store):
+        operation = await driven(store)
+        before = {"tasks": ["\udcff\x00"]}
+        operation, entry = await store.intend(operation, "push", before, 2.0)
+        operation, entry = await store.settle(
+            operation, entry, ActionStatus.FAILED, task="\x00/t", outcome="\udc80!", now=3.0
+        )
+        await store.journal("said", "n1", {"text": "\udc80\x00"}, 4.0)
+        return entry, await store.last_entry(operation.id, "push"), (await store.verify_journal())
+
+    entry, read, chain = run(scenario)
+
+    assert read == entry
+    assert (read.before, read.task, read.outcome) == (
+        {"tasks": ["\udcff\x00"]}, "\ufffd/t", "?!",
+    )  # fmt: skip
+    assert chain.intact
+
+
+def test_a_revoked_certificate_stays_revoked_and_an_unknown_one_counts_as_such(run):
+    async def scenario(store):
+        operation = await driven(store)
+        await store.record(operation, certificate=CERTIFICATE, now=2.0)
+        before = await store.revoked("c1"), await store.revoked("unknown")
+        await store.revoke("c1", "drift", 3.0)
+        await store.revoke("c1", "expiry", 4.0)
+        await store.revoke("unknown", "drift", 4.0)
+        return before, await store.revoked("c1"), await store.certificate("c1")
+
+    assert run(scenario) == ((False, True), True, CERTIFICATE)
+
+
+def test_tenants_are_replaced_by_name(run):
+    async def scenario(store):
+        await store.put_tenant(Tenant(name="red", vrf="RED"))
+        await store.put_tenant(Tenant(name="blue", vrf="BLUE"))
+        await store.put_tenant(Tenant(name="red", vrf="RED", nodes_wanted=3))
+        await store.put_matrix("d", "releases: {}", 1.0)
+        await store.put_matrix("d", "releases: {}", 2.0)
+        return await store.tenants()
+
+    assert run(scenario) == (
+        Tenant(name="blue", vrf="BLUE"),
+        Tenant(name="red", vrf="RED", nodes_wanted=3),
+    )

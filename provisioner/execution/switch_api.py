@@ -52,14 +52,16 @@ class SwitchApi:
             return self._refused(found, Reason.MALFORMED)
         return Images(running=found.running, next=found.next, versions=found.versions)
 
-    async def action(self, call: Call, limit_s: float) -> Blocker | None:
+    async def action(self, ask: cumulus.Ask, limit_s: float) -> Blocker | None:
         """Start an action and wait for its job; `limit_s` 0: the switch goes away, do not wait."""
-        answer = await self.call(call)
+        answer = await self.call(Call(ask.method, ask.path, ask.body))
         if isinstance(answer, Blocker):
             return answer
-        job = cumulus.read_job_id(answer)
         if limit_s == 0:
             return None
+        job = cumulus.read_job_id(answer)
+        if job is None:
+            return self._refused(f"{ask.path}: an answer without a job", Reason.MALFORMED)
         until = self._site.clock.now() + limit_s
         while self._site.clock.now() < until:
             try:
@@ -69,7 +71,7 @@ class SwitchApi:
             if state is not None and state.done:
                 return None if state.ok else self._refused(state.detail, Reason.UPDATE_FAILED)
             await self._site.clock.sleep(self._site.settings.poll_s)
-        return self._refused(f"{call.path}: no end within {limit_s:.0f} s", Reason.UPDATE_STALLED)
+        return self._refused(f"{ask.path}: no end within {limit_s:.0f} s", Reason.UPDATE_STALLED)
 
     def _refused(self, detail: str, reason: Reason = Reason.SWITCH_REFUSED) -> Blocker:
         return Blocker(

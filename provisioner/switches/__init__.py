@@ -1,1 +1,7 @@
-"""How a switch operating system speaks: bodies and readings as pure functions. No I/O."""
+"""How a switch's operating system speaks: bodies to send, answers read. Pure: no I/O."""
+
+from types import ModuleType
+
+from provisioner.switches import cumulus
+
+ALL: dict[str, ModuleType] = {"cumulus": cumulus}

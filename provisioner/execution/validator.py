@@ -1,0 +1,119 @@
+"""Runs the health checks of a node, gate by gate, and keeps every raw output as evidence.
+
+Rule: a gate that failed ends it; the checks behind it are recorded as skipped, which is no pass.
+After each load test the checks for faults that load brings are judged again on new outputs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+
+from provisioner import checks as declared
+from provisioner.checks.check import Check, CheckContext, Command
+from provisioner.checks.context import context_of
+from provisioner.execution.inband import TEXT_MAX, run_commands
+from provisioner.execution.once import blocked
+from provisioner.execution.work import Site
+from provisioner.model.health import CheckResult, Evidence, Gate, HealthReport, Verdict
+from provisioner.model.inventory import Inventory
+from provisioner.model.matrix import Matrix
+from provisioner.model.node import Node, NodeKind
+from provisioner.model.outcome import Blocker
+from provisioner.planning.certification import identity
+from provisioner.ports import Call, PortError, Store
+
+Outputs = Mapping[str, Evidence]
+
+
+class Validator:
+    """`checks` is the table of contents in `checks/`; the matrix gives what is pinned."""
+
+    def __init__(self, site: Site, store: Store, checks: Sequence[Check], matrix: Matrix) -> None:
+        self._site = site
+        self._store = store
+        self._checks = checks
+        self._matrix = matrix
+
+    async def validate(self, node: Node, inventory: Inventory) -> HealthReport | Blocker:
+        """A report bound to this inventory. A Blocker: the node could not be asked at all."""
+        started_at = self._site.clock.now()
+        context = context_of(node, inventory, self._matrix)
+        mine = [c for c in self._checks if c.kind is node.kind]
+        results: list[CheckResult] = []
+        for gate in Gate:
+            here = [c for c in mine if c.gate is gate]
+            if any(r.verdict is not Verdict.PASS for r in results):
+                why = "not run: an earlier gate did not pass"
+                results += [c.skipped(why) for c in here]
+                continue
+            for stage in _stages(here):
+                judged = await self._stage(node, stage, mine, context)
+                if isinstance(judged, Blocker):
+                    return judged
+                results += judged
+        return HealthReport(
+            node=node.id,
+            inventory_digest=identity(inventory),
+            started_at=started_at,
+            ended_at=self._site.clock.now(),
+            results=tuple(results),
+        )
+
+    async def _stage(
+        self, node: Node, stage: Sequence[Check], mine: Sequence[Check], context: CheckContext
+    ) -> list[CheckResult] | Blocker:
+        """One call for checks that go together; after a load test, the error checks again."""
+        outputs = await self._ask(node, stage)
+        if isinstance(outputs, Blocker):
+            return outputs
+        results = [await self._judge(check, outputs, context) for check in stage]
+        if not stage[0].load:
+            return results
+        again = [c for c in mine if c.after_load]
+        outputs = await self._ask(node, again) if again else {}
+        if isinstance(outputs, Blocker):
+            return outputs
+        for check in again:
+            result = await self._judge(check, outputs, context)
+            name = declared.after(check.name, stage[0].name)
+            results.append(result.model_copy(update={"check": name, "gate": stage[0].gate}))
+        return results
+
+    async def _judge(self, check: Check, outputs: Outputs, context: CheckContext) -> CheckResult:
+        """The verdict, with what it was judged from stored first."""
+        names = [c.name for c in check.commands if c.name in outputs]
+        raw = {name: outputs[name].model_dump(mode="json") for name in names}
+        digest = await self._store.put_evidence(json.dumps(raw, sort_keys=True))
+        return check.judge(outputs, context).model_copy(update={"evidence": digest})
+
+    async def _ask(self, node: Node, checks: Iterable[Check]) -> Outputs | Blocker:
+        commands = {c.name: c for check in checks for c in check.commands}
+        if node.kind is NodeKind.SWITCH:
+            return await self._ask_switch(node, list(commands.values()))
+        listed = [(c.name, c.line, c.limit_s) for c in commands.values()]
+        return await run_commands(self._site, node, listed)
+
+    async def _ask_switch(self, node: Node, commands: Sequence[Command]) -> Outputs | Blocker:
+        address = await self._site.reach.switch(node)
+        if isinstance(address, Blocker):
+            return address
+        outputs = {}
+        for command in commands:
+            call = Call("GET", command.line, timeout_s=command.limit_s, size_max_bytes=TEXT_MAX)
+            try:
+                reply = await self._site.reach.switches.request(address, call)
+            except PortError as error:
+                return blocked(error, f"{node.id}/{command.name}")
+            outputs[command.name] = Evidence(
+                source=command.line,
+                exit_code=0 if reply.status == 200 else reply.status,
+                text=reply.body.decode("utf-8", errors="replace"),
+            )
+        return outputs
+
+
+def _stages(checks: Sequence[Check]) -> Sequence[Sequence[Check]]:
+    """Checks without load together, then each load test alone."""
+    quiet = [c for c in checks if not c.load]
+    return ([quiet] if quiet else []) + [[c] for c in checks if c.load]

@@ -1,0 +1,249 @@
+"""How Cumulus Linux speaks: NVUE request bodies, and readings of its answers.
+
+Rule: only `rev=operational` says what is so. Without it NVUE answers what was applied, that is
+one's own intention. Sources: NVIDIA's Cumulus Linux guide, chapters "NVUE API" and "Upgrading",
+and its own NVUE clients. Everything a switch answers is hostile until read here.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+PREFIX = "/nvue_v1"
+IMAGES_PATH = f"{PREFIX}/system/image"
+JOBS_PATH = f"{PREFIX}/action"
+VRFS_PATH = f"{PREFIX}/vrf?rev=operational"
+INTERFACES_PATH = f"{PREFIX}/interface?rev=operational"
+
+APPLIED = frozenset({"applied", "applied_and_saved"})
+# states of a revision that is still on its way; every other one is an end without effect
+UNDER_WAY = frozenset(
+    {"pending", "apply", "verifying", "verified", "ready", "preparing", "reloading", "saving"}
+)
+ROUTES_MAX = 200_000  # of one VRF; a leaf's tables hold fewer
+
+
+@dataclass(frozen=True)
+class Ask:
+    """One request, before the floor above makes a call of it."""
+
+    method: str
+    path: str
+    body: Any = None
+
+
+@dataclass(frozen=True)
+class Move:
+    """One port into one VRF. `address` of the leaf's end, with length; "": none is set."""
+
+    interface: str
+    vrf: str
+    address: str = ""
+
+
+@dataclass(frozen=True)
+class RevisionState:
+    """How a revision is doing. `issue` is the switch's own words."""
+
+    state: str
+    issue: str
+
+    @property
+    def applied(self) -> bool:
+        """It is what the switch intends now; not yet what it does."""
+        return self.state in APPLIED
+
+    @property
+    def under_way(self) -> bool:
+        """It may still be applied."""
+        return self.state in UNDER_WAY
+
+
+@dataclass(frozen=True)
+class ImageSet:
+    """Versions of the image partitions: the running one, the next one, all of them."""
+
+    running: str
+    next: str
+    versions: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Job:
+    """State of an action. `detail` is the switch's own words."""
+
+    done: bool
+    ok: bool
+    detail: str
+
+
+# --- what to send
+
+
+def new_revision() -> Ask:
+    """An empty revision; one whose number got lost changes nothing and is left alone."""
+    return Ask("POST", f"{PREFIX}/revision")
+
+
+def move_ports(revision: str, moves: Sequence[Move]) -> Ask:
+    """Ports into VRFs, each VRF made sure to exist. A merge: nothing else is touched.
+
+    The address is written along: moving an interface between VRFs drops and re-adds it.
+    """
+    interfaces: dict[str, Any] = {}
+    for move in moves:
+        ip: dict[str, Any] = {"vrf": move.vrf}
+        if move.address:
+            ip["address"] = {move.address: {}}
+        interfaces[move.interface] = {"ip": ip}
+    body = {"vrf": {move.vrf: {} for move in moves}, "interface": interfaces}
+    return Ask("PATCH", f"{PREFIX}/?rev={quote(revision, safe='')}", body)
+
+
+def apply(revision: str) -> Ask:
+    """Begin to apply; the questions it would ask a person are answered with yes."""
+    body = {"state": "apply", "auto-prompt": {"ays": "ays_yes"}}
+    return Ask("PATCH", revision_path(revision), body)
+
+
+def save() -> Ask:
+    """`nv config save`: what is applied survives a reboot."""
+    body = {"state": "save", "auto-prompt": {"ays": "ays_yes"}}
+    return Ask("PATCH", f"{PREFIX}/revision/applied", body)
+
+
+def revision_path(revision: str) -> str:
+    """Where a revision's state is; some releases' names contain slashes."""
+    return f"{PREFIX}/revision/{quote(revision, safe='')}"
+
+
+def tree_path(revision: str) -> str:
+    """The whole configuration of "applied" or "startup"."""
+    return f"{PREFIX}/?rev={revision}"
+
+
+def interface_path(interface: str) -> str:
+    """Operational state of one port."""
+    return f"{PREFIX}/interface/{quote(interface, safe='')}?rev=operational"
+
+
+def routes_path(vrf: str) -> str:
+    """The routes of one VRF."""
+    return f"{PREFIX}/vrf/{quote(vrf, safe='')}/router/rib/ipv4/route?rev=operational"
+
+
+def fetch_image(url: str) -> Ask:
+    """`nv action fetch system image <url>`: into /var/images."""
+    return _action("/system/image", "@fetch", {"remote-url": url})
+
+
+def install_image(file_name: str) -> Ask:
+    """`nv action install system image files <file>`: into the partition that does not run."""
+    return _action(f"/system/image/files/{quote(file_name, safe='')}", "@install", {})
+
+
+def boot_next() -> Ask:
+    """`nv action boot-next system image other`."""
+    return _action("/system/image", "@boot-next", {"partition": "other"})
+
+
+def reboot() -> Ask:
+    """`nv action reboot system no-confirm`: it forwards nothing until it is back."""
+    return _action("/system", "@reboot", {"no-confirm": True})
+
+
+def _action(path: str, name: str, parameters: Mapping[str, Any]) -> Ask:
+    return Ask("POST", PREFIX + path, {name: {"state": "start", "parameters": dict(parameters)}})
+
+
+# --- what it answered; None or a sentence where it cannot be read
+
+
+def read_revision_id(answer: Any) -> str | None:
+    """The name of a new revision: the one key of the answer."""
+    if not isinstance(answer, dict) or len(answer) != 1:
+        return None
+    name = next(iter(answer))
+    return name if isinstance(name, str) and 0 < len(name) <= 200 else None
+
+
+def read_revision(answer: Any) -> RevisionState | None:
+    """State and issue of a revision."""
+    if not isinstance(answer, dict) or not isinstance(answer.get("state"), str):
+        return None
+    transition = answer.get("transition")
+    issues = transition.get("issue") if isinstance(transition, dict) else None
+    listed = list(issues.values())[:5] if isinstance(issues, dict) else []
+    words = [str(i.get("message", i) if isinstance(i, dict) else i)[:200] for i in listed]
+    return RevisionState(answer["state"], "; ".join(words))
+
+
+def read_vrf(interface: Any) -> str | None:
+    """VRF of one interface's operational state; "" if it names none; None if it is unreadable."""
+    if not isinstance(interface, dict):
+        return None
+    ip = interface.get("ip", {})
+    if not isinstance(ip, dict):
+        return None
+    vrf = ip.get("vrf", "")
+    return vrf if isinstance(vrf, str) else None
+
+
+def read_names(answer: Any) -> tuple[str, ...] | None:
+    """Keys of a collection: VRFs."""
+    if not isinstance(answer, dict) or not all(isinstance(k, str) for k in answer):
+        return None
+    return tuple(sorted(answer))
+
+
+def read_routes(answer: Any) -> tuple[str, ...] | None:
+    """Prefixes of a routing table, in one spelling; None if any of it is unreadable."""
+    if not isinstance(answer, dict) or len(answer) > ROUTES_MAX:
+        return None
+    try:
+        return tuple(str(ipaddress.ip_network(prefix, strict=False)) for prefix in answer)
+    except ValueError:
+        return None
+
+
+def read_images(answer: Any) -> ImageSet | str:
+    """Image partitions, or a sentence why they cannot be read."""
+    if not isinstance(answer, dict):
+        return "the list of images is not an object"
+    versions: dict[str, str] = {}
+    for number in ("1", "2"):
+        partition = answer.get(f"partition{number}")
+        build = partition.get("build-id") if isinstance(partition, dict) else None
+        if isinstance(build, str) and build:
+            versions[number] = build
+    current = str(answer.get("current", "")).removeprefix("partition")
+    following = str(answer.get("next", "")).removeprefix("partition")
+    if current not in versions:
+        return f"the running image {current[:20]!r} has no build id"
+    return ImageSet(
+        running=versions[current],
+        next=versions.get(following, versions[current]),
+        versions=tuple(dict.fromkeys(versions.values())),
+    )
+
+
+def read_job_id(answer: Any) -> str | None:
+    """The id of an action that was started: a number or a string."""
+    if isinstance(answer, bool) or not isinstance(answer, int | str):
+        return None
+    name = str(answer)
+    return name if name.isalnum() and len(name) <= 40 else None
+
+
+def read_job(answer: Any) -> Job | None:
+    """State of an action: start, running, action_success, action_error."""
+    if not isinstance(answer, dict) or not isinstance(answer.get("state"), str):
+        return None
+    state = answer["state"]
+    detail = str(answer.get("detail") or answer.get("status") or state)[:300]
+    done = state not in ("start", "running")
+    return Job(done=done, ok=state == "action_success", detail=detail)

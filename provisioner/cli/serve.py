@@ -1,0 +1,109 @@
+"""`provisioner serve`: the daemon."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from provisioner.daemon import Daemon, Parts, serve_artifacts
+from provisioner.nvue import NvueTransport
+from provisioner.opening import open_data, read_matrix, read_settings
+from provisioner.playbooks import AnsibleRunner, Remote
+from provisioner.ports import PlaybookRunner
+from provisioner.redfish.transport import RedfishTransport
+from provisioner.simulated_runner import SimulatedRunner
+from provisioner.store.data_directory import lock_data_directory
+from provisioner.wall_clock import WallClock
+
+log = logging.getLogger(__name__)
+
+
+def serve(
+    data: Annotated[Path, typer.Option(help="Data directory; made if it is not there.")] = Path(
+        "var"
+    ),
+    matrix: Annotated[
+        list[Path] | None, typer.Option(help="Matrix, then overlays; repeatable.")
+    ] = None,
+    artifacts: Annotated[Path, typer.Option(help="Directory of firmware files.")] = Path(
+        "artifacts"
+    ),
+    artifact_host: Annotated[
+        str, typer.Option(help="Our address that BMCs and switches pull artifacts from.")
+    ] = "127.0.0.1",
+    artifact_port: Annotated[int, typer.Option(min=0, max=65535)] = 8070,
+    settings: Annotated[Path | None, typer.Option(help="Settings (docs/settings.md).")] = None,
+    playbooks: Annotated[Path, typer.Option(help="Playbooks.")] = Path("ansible/playbooks"),
+    ssh_user: Annotated[str, typer.Option(help="Login on hosts.")] = "provisioner",
+    ssh_key: Annotated[Path | None, typer.Option(help="Private key for hosts.")] = None,
+    known_hosts: Annotated[Path | None, typer.Option(help="Host keys we trust.")] = None,
+    ca_file: Annotated[
+        Path | None, typer.Option(help="CAs that BMC certificates may have.")
+    ] = None,
+    simulator: Annotated[
+        Path | None, typer.Option(help="Control socket of `provisioner sim serve`.")
+    ] = None,
+    lab: Annotated[
+        bool, typer.Option(help="Not production: unknown pins are left alone, not refused.")
+    ] = False,
+) -> None:
+    """Run the daemon until it is stopped (Ctrl-C or SIGTERM).
+
+    It drives every node that `provisioner intake` has taken in. What is under way on devices when
+    it stops goes on, and is looked at again at the next start.
+    """
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    chosen = read_settings(settings, production=False if lab else None)
+    pinned = read_matrix(matrix or [Path("firmware_matrix.yaml")])
+
+    async def run() -> None:
+        clock = WallClock()
+        with lock_data_directory(data):
+            async with (
+                open_data(data, clock.now()) as opened,
+                serve_artifacts(artifacts, artifact_host, artifact_port) as files,
+            ):
+                runner: PlaybookRunner = (
+                    SimulatedRunner(simulator)
+                    if simulator is not None
+                    else AnsibleRunner(
+                        playbooks, data / "runs", Remote(ssh_user, ssh_key, known_hosts)
+                    )
+                )
+                daemon = Daemon(
+                    Parts(
+                        store=opened.store,
+                        credentials=opened.vault,
+                        clock=clock,
+                        settings=chosen,
+                        transport=RedfishTransport(ca_file=ca_file),
+                        switches=NvueTransport(),
+                        runner=runner,
+                        artifacts=files,
+                        matrix=pinned,
+                        signer=opened.signer,
+                    )
+                )
+                await _until_stopped(daemon)
+
+    asyncio.run(run())
+
+
+async def _until_stopped(daemon: Daemon) -> None:
+    stopped = asyncio.Event()
+    for sign in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(sign, stopped.set)
+    await daemon.start()
+    log.info("serving")
+    ends = [asyncio.create_task(daemon.wait()), asyncio.create_task(stopped.wait())]
+    done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+    await daemon.stop()
+    for task in ends:
+        task.cancel()
+    for task in done:
+        task.result()

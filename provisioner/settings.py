@@ -54,6 +54,13 @@ class Settings(Record):
     copy_limit_s: float = Field(1800.0, gt=0, description="A background copy ends within this.")
     playbook_limit_s: float = Field(3600.0, gt=0, description="A playbook ends within this.")
     switch_limit_s: float = Field(1800.0, gt=0, description="A switch is back after its reboot.")
+    switch_gather_s: float = Field(
+        0.5, gt=0, description="Moves of ports on one leaf that come within this share a revision."
+    )
+    switch_poll_s: float = Field(1.0, gt=0, description="Between looks at a switch's revision.")
+    switch_apply_limit_s: float = Field(
+        300.0, gt=0, description="A revision is applied, and what it asks is so, within this."
+    )
     good_reads_wanted: int = Field(
         3, ge=1, le=10, description="Good answers in a row before a restarted BMC is trusted."
     )

@@ -1,0 +1,275 @@
+"""One leaf: moves of many nodes' ports gathered into one revision, and proved by reading back.
+
+Rule: what was asked for is never believed. Every try begins and ends with a look at the
+operational state, so that a lost answer, a crash, or somebody else's revision is repaired by
+looking; doing it again is harmless. Nothing is kept in memory that matters.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from provisioner.execution.once import blocked
+from provisioner.model.outcome import Blocker, Reason
+from provisioner.ports import Call, Clock, Malformed, PortError, SwitchAddress, SwitchTransport
+from provisioner.settings import Settings
+from provisioner.switches import cumulus
+from provisioner.switches.cumulus import Ask, Move
+
+# Tries of one batch: a lost answer, then a revision that raced with somebody else's.
+TRIES_MAX = 3
+REQUEST_S = 30.0
+
+Lookup = Callable[[], Awaitable[SwitchAddress | Blocker]]
+Routes = Mapping[str, tuple[str, ...]]  # VRF -> prefixes
+
+
+@dataclass(frozen=True)
+class LeafOutcome:
+    """`revision` is "" when nothing had to be changed. No blockers: moved, proved, saved."""
+
+    revision: str = ""
+    blockers: tuple[Blocker, ...] = ()
+
+
+@dataclass
+class _Waiting:
+    moves: tuple[Move, ...]
+    done: asyncio.Future[LeafOutcome] = field(
+        default_factory=lambda: asyncio.get_running_loop().create_future()
+    )
+
+
+class Refused(Exception):
+    """The switch answered, and not what was needed. It becomes a blocker in this file."""
+
+    def __init__(self, reason: Reason, detail: str) -> None:
+        super().__init__(detail)
+        self.reason = reason
+
+
+class Leaf:
+    """One switch's ports. `move` may be called by any number of nodes at once."""
+
+    def __init__(
+        self, name: str, lookup: Lookup, transport: SwitchTransport, clock: Clock, limits: Settings
+    ) -> None:
+        self.name = name
+        self._lookup = lookup
+        self._transport = transport
+        self._clock = clock
+        self._limits = limits
+        self._waiting: list[_Waiting] = []
+        self._writer: asyncio.Task[None] | None = None
+        self._reading: asyncio.Task[Routes | Blocker] | None = None
+
+    async def move(self, moves: Sequence[Move]) -> LeafOutcome:
+        """Bring these ports into their VRFs, proved by read-back, and save the configuration."""
+        waiting = _Waiting(tuple(moves))
+        self._waiting.append(waiting)
+        if self._writer is None:
+            self._writer = asyncio.create_task(self._write(), name=f"moves on {self.name}")
+        return await waiting.done
+
+    async def close(self) -> None:
+        """Stop. A revision that was sent takes its course, and is looked at after the start."""
+        tasks = [t for t in (self._writer, self._reading) if t is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def vrfs(self, interfaces: Sequence[str]) -> Mapping[str, str] | Blocker:
+        """VRF of each of these ports, from the operational state."""
+        try:
+            return await self._vrfs(interfaces)
+        except (PortError, Refused) as problem:
+            return self._blocker(problem)
+
+    async def routes(self) -> Routes | Blocker:
+        """Routes of every VRF, read after this was called; callers at one time share a reading."""
+        if self._reading is None:
+            self._reading = asyncio.create_task(self._routes(), name=f"routes of {self.name}")
+        return await asyncio.shield(self._reading)
+
+    # --- the writer: one batch after the other while anybody waits
+
+    async def _write(self) -> None:
+        batch: list[_Waiting] = []
+        try:
+            while self._waiting:
+                await self._clock.sleep(self._limits.switch_gather_s)
+                batch = self._take()
+                outcome = await self._batch([m for w in batch for m in w.moves])
+                alone = len(batch) > 1 and any(
+                    b.reason is Reason.SWITCH_REFUSED for b in outcome.blockers
+                )
+                for waiting in batch:
+                    # one bad port makes a whole revision invalid: then each node has its own
+                    mine = await self._batch(waiting.moves) if alone else outcome
+                    if not waiting.done.done():
+                        waiting.done.set_result(mine)
+        except BaseException as error:
+            for waiting in (*batch, *self._waiting):
+                if waiting.done.done():
+                    continue
+                if isinstance(error, asyncio.CancelledError):
+                    waiting.done.cancel()
+                else:
+                    waiting.done.set_exception(error)  # ours: whoever waits reports it
+            self._waiting.clear()
+            if isinstance(error, asyncio.CancelledError):
+                raise
+        finally:
+            self._writer = None
+
+    def _take(self) -> list[_Waiting]:
+        """Everybody who waits, except where two want one port in different VRFs: later."""
+        taken: list[_Waiting] = []
+        left: list[_Waiting] = []
+        wanted: dict[str, str] = {}
+        for waiting in self._waiting:
+            if waiting.done.done():
+                continue  # given up
+            if any(wanted.get(m.interface, m.vrf) != m.vrf for m in waiting.moves):
+                left.append(waiting)
+                continue
+            wanted.update({m.interface: m.vrf for m in waiting.moves})
+            taken.append(waiting)
+        self._waiting = left
+        return taken
+
+    async def _batch(self, moves: Sequence[Move]) -> LeafOutcome:
+        if not moves:
+            return LeafOutcome()
+        revision = ""
+        problem: PortError | Refused | None = None
+        for attempt in range(TRIES_MAX):
+            if attempt:
+                await self._clock.sleep(self._limits.switch_poll_s * 2**attempt)
+            try:
+                if not await self._in_place(moves):
+                    revision = await self._revise(moves)
+                    await self._until(
+                        lambda: self._in_place(moves),
+                        Reason.ISOLATION,
+                        "applied, but the ports are not where they should be",
+                    )
+                await self._persist()
+            except PortError as error:
+                problem = error
+            except Refused as refusal:
+                return LeafOutcome(revision, (self._blocker(refusal),))
+            else:
+                return LeafOutcome(revision)
+        assert problem is not None
+        return LeafOutcome(revision, (self._blocker(problem),))
+
+    async def _in_place(self, moves: Sequence[Move]) -> bool:
+        seen = await self._vrfs([m.interface for m in moves])
+        return all(seen[m.interface] == m.vrf for m in moves)
+
+    async def _revise(self, moves: Sequence[Move]) -> str:
+        """One revision with all moves, applied. Its name as the proof shows it."""
+        revision = cumulus.read_revision_id(await self._ask(cumulus.new_revision()))
+        if revision is None:
+            raise Malformed("a new revision without a name")
+        await self._ask(cumulus.move_ports(revision, moves))
+        await self._ask(cumulus.apply(revision))
+        state: cumulus.RevisionState | None = None
+
+        async def ended() -> bool:
+            nonlocal state
+            state = cumulus.read_revision(await self._get(cumulus.revision_path(revision)))
+            return state is not None and not state.under_way
+
+        await self._until(ended, Reason.SWITCH_REFUSED, f"revision {revision} does not end")
+        assert state is not None
+        if not state.applied:
+            words = f"revision {revision} is {state.state}: {state.issue or 'no reason given'}"
+            raise Refused(Reason.SWITCH_REFUSED, words)
+        return revision
+
+    async def _persist(self) -> None:
+        """What is applied is what the switch starts with: else a reboot opens the old VRF."""
+
+        async def equal() -> bool:
+            applied = await self._get(cumulus.tree_path("applied"))
+            return bool(applied == await self._get(cumulus.tree_path("startup")))
+
+        if await equal():
+            return
+        await self._ask(cumulus.save())
+        await self._until(equal, Reason.ISOLATION, "startup differs from applied after saving")
+
+    async def _until(
+        self, holds: Callable[[], Awaitable[bool]], reason: Reason, otherwise: str
+    ) -> None:
+        """Poll until it holds, at most `switch_apply_limit_s`; then it is refused."""
+        until = self._clock.now() + self._limits.switch_apply_limit_s
+        while not await holds():
+            if self._clock.now() >= until:
+                raise Refused(reason, otherwise)
+            await self._clock.sleep(self._limits.switch_poll_s)
+
+    # --- reading
+
+    async def _vrfs(self, interfaces: Sequence[str]) -> dict[str, str]:
+        if len(interfaces) <= 2:
+            answers = {i: await self._get(cumulus.interface_path(i)) for i in interfaces}
+        else:
+            found = await self._get(cumulus.INTERFACES_PATH)
+            answers = found if isinstance(found, dict) else {}
+        vrfs = {}
+        for interface in interfaces:
+            vrf = cumulus.read_vrf(answers.get(interface))
+            if vrf is None:
+                raise Refused(Reason.MALFORMED, f"{interface}: no readable operational state")
+            vrfs[interface] = vrf
+        return vrfs
+
+    async def _routes(self) -> Routes | Blocker:
+        try:
+            await self._clock.sleep(self._limits.switch_gather_s)
+        finally:
+            self._reading = None  # whoever comes from now on needs a later reading
+        try:
+            names = cumulus.read_names(await self._get(cumulus.VRFS_PATH))
+            if not names:
+                raise Refused(Reason.MALFORMED, "no readable list of VRFs")
+            found = {}
+            for name in names:
+                routes = cumulus.read_routes(await self._get(cumulus.routes_path(name)))
+                if routes is None:
+                    raise Refused(Reason.MALFORMED, f"VRF {name[:20]}: no readable routes")
+                found[name] = routes
+        except (PortError, Refused) as problem:
+            return self._blocker(problem)
+        return found
+
+    async def _get(self, path: str) -> Any:
+        return await self._ask(Ask("GET", path))
+
+    async def _ask(self, ask: Ask) -> Any:
+        address = await self._lookup()
+        if isinstance(address, Blocker):
+            raise Refused(address.reason, address.detail)
+        call = Call(ask.method, ask.path, ask.body, timeout_s=REQUEST_S)
+        reply = await self._transport.request(address, call)
+        if reply.status >= 300:
+            words = reply.body[:200].decode("utf-8", errors="replace")
+            detail = f"{ask.method} {ask.path}: status {reply.status}: {words}"
+            raise Refused(Reason.SWITCH_REFUSED, detail)
+        return reply.json() if reply.body else {}
+
+    def _blocker(self, problem: PortError | Refused) -> Blocker:
+        if isinstance(problem, PortError):
+            return blocked(problem, self.name)
+        return Blocker(
+            reason=problem.reason,
+            subject=self.name,
+            detail=str(problem),
+            unblock="Look at the switch's revisions and log; it is tried again by itself.",
+        )

@@ -1,0 +1,155 @@
+"""Moves a node's ports between VRFs, and proves where they are.
+
+Rule: the answer is what the leaves do (operational state, routes, startup configuration), never
+what they were told. Everything is absolute and idempotent: whoever is unsure looks and does it
+again. Leaves are taken one after the other for a host, so that one mistake meets one rail and
+never both leaves of a redundant pair; with one leaf per rail, a pair is any two of its leaves.
+Only the reconciler's performer and observer reach this.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from provisioner.execution.leaf import Leaf, Lookup, Routes
+from provisioner.execution.work import Site
+from provisioner.model.location import Port
+from provisioner.model.outcome import Blocker, Reason
+from provisioner.model.tenant import MAINTENANCE_VRF, PortPlacement
+from provisioner.planning.isolation import leak, leaks, misplaced, prefixes_of
+from provisioner.ports import Store, SwitchAddress
+from provisioner.switches.cumulus import Move
+
+
+@dataclass(frozen=True)
+class MoveOutcome:
+    """No blockers: every port is proved to be in the VRF, no leak was seen, and it is saved.
+
+    With blockers, `placements` is what was read last (possibly nothing); `revisions` are
+    "switch:revision" of what was changed.
+    """
+
+    placements: tuple[PortPlacement, ...] = ()
+    revisions: tuple[str, ...] = ()
+    blockers: tuple[Blocker, ...] = ()
+    persisted: bool = False
+
+
+class Tenancy:
+    """All leaves of the site; each is looked up in the store when it is first needed."""
+
+    def __init__(self, site: Site, store: Store) -> None:
+        self._site = site
+        self._store = store
+        self._leaves: dict[str, Leaf] = {}
+
+    async def read(self, ports: Sequence[Port]) -> tuple[PortPlacement, ...] | Blocker:
+        """The VRF of every port, from the operational state of its leaf."""
+        by_leaf = _by_leaf(ports)
+        answers = await asyncio.gather(
+            *(self._leaf(s).vrfs([p.interface for p in mine]) for s, mine in by_leaf.items())
+        )
+        placements = []
+        for switch, vrfs in zip(by_leaf, answers, strict=True):
+            if isinstance(vrfs, Blocker):
+                return vrfs
+            placements += [
+                PortPlacement(switch=switch, interface=interface, vrf=vrf)
+                for interface, vrf in sorted(vrfs.items())
+            ]
+        return tuple(placements)
+
+    async def move(self, ports: Sequence[Port], vrf: str) -> MoveOutcome:
+        """Bring exactly these ports into `vrf`, and prove it.
+
+        Towards a customer the first obstacle ends it. Towards maintenance every leaf is tried:
+        each port that is fenced is one less in a customer's network.
+        """
+        assert vrf
+        prefixes = prefixes_of(ports)
+        if isinstance(prefixes, Blocker):
+            if vrf != MAINTENANCE_VRF:
+                return MoveOutcome(blockers=(prefixes,))
+            prefixes = ()
+        blockers: list[Blocker] = []
+        revisions: list[str] = []
+        for switch, mine in _by_leaf(ports).items():
+            moves = [Move(p.interface, vrf, p.address) for p in mine]
+            outcome = await self._leaf(switch).move(moves)
+            if outcome.revision:
+                revisions.append(f"{switch}:{outcome.revision}")
+            blockers += outcome.blockers
+            if blockers and vrf != MAINTENANCE_VRF:
+                break
+        placements = await self.read(ports)
+        if isinstance(placements, Blocker):
+            return MoveOutcome((), tuple(revisions), (*blockers, placements))
+        if not blockers:
+            blockers += misplaced(ports, placements, vrf)
+        if not blockers:
+            blockers += await self._leaks(ports, prefixes, vrf)
+        return MoveOutcome(placements, tuple(revisions), tuple(blockers), persisted=not blockers)
+
+    async def close(self) -> None:
+        """Stop all writers."""
+        await asyncio.gather(*(leaf.close() for leaf in self._leaves.values()))
+
+    async def _leaks(
+        self, ports: Sequence[Port], prefixes: tuple[str, ...], vrf: str
+    ) -> tuple[Blocker, ...]:
+        """Routes to the node in any other VRF of its leaves; a withdrawal is given its time."""
+        if not prefixes:
+            return ()
+        settings = self._site.settings
+        until = self._site.clock.now() + settings.switch_apply_limit_s
+        switches = list(_by_leaf(ports))
+        while True:
+            answers = await asyncio.gather(*(self._leaf(s).routes() for s in switches))
+            found = [
+                problem
+                for switch, routes in zip(switches, answers, strict=True)
+                if (problem := _leaking(switch, routes, prefixes, vrf)) is not None
+            ]
+            if not found or self._site.clock.now() >= until:
+                return tuple(found)
+            await self._site.clock.sleep(settings.switch_poll_s)
+
+    def _leaf(self, switch: str) -> Leaf:
+        if switch not in self._leaves:
+            site = self._site
+            self._leaves[switch] = Leaf(
+                switch, self._lookup(switch), site.reach.switches, site.clock, site.settings
+            )
+        return self._leaves[switch]
+
+    def _lookup(self, switch: str) -> Lookup:
+        async def lookup() -> SwitchAddress | Blocker:
+            node = await self._store.node(switch)
+            if node is None:
+                return Blocker(
+                    reason=Reason.NOT_EXPECTED,
+                    subject=switch,
+                    detail=f"no switch {switch} is known",
+                    unblock="Add it to the expected-hardware list and take it in.",
+                )
+            return await self._site.reach.switch(node)
+
+        return lookup
+
+
+def _by_leaf(ports: Sequence[Port]) -> dict[str, list[Port]]:
+    found: dict[str, list[Port]] = {}
+    for port in sorted(ports, key=lambda p: (p.switch, p.interface)):
+        found.setdefault(port.switch, []).append(port)
+    return found
+
+
+def _leaking(
+    switch: str, routes: Routes | Blocker, prefixes: tuple[str, ...], vrf: str
+) -> Blocker | None:
+    if isinstance(routes, Blocker):
+        return routes
+    listed = leaks(prefixes, routes, vrf)
+    return leak(switch, listed) if listed else None

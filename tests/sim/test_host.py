@@ -1,0 +1,233 @@
+"""The simulated hosts, asked in-band as docs/in-band.md says."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from provisioner.sim.clock import HandClock
+from provisioner.sim.site import Site
+
+NODE = "su0-n00"
+COMMANDS = {
+    "boot_id": "cat /proc/sys/kernel/random/boot_id",
+    "gpus": "nvidia-smi --query-gpu=index,uuid,serial,name,pci.bus_id,vbios_version,driver_version"
+    " --format=csv,noheader",
+    "pcie": "nvidia-smi --query-gpu=index,pci.bus_id,pcie.link.gen.current,pcie.link.gen.max,"
+    "pcie.link.width.current,pcie.link.width.max --format=csv,noheader",
+    "ecc": "nvidia-smi --query-gpu=index,ecc.mode.current,ecc.errors.uncorrected.volatile.total,"
+    "ecc.errors.corrected.volatile.dram --format=csv,noheader",
+    "remap": "nvidia-smi --query-remapped-rows=gpu_uuid,remapped_rows.correctable,"
+    "remapped_rows.uncorrectable,remapped_rows.pending,remapped_rows.failure"
+    " --format=csv,noheader",
+    "packages": "dpkg-query -W -f '${Package} ${Version} ${db:Status-Abbrev}\\n' "
+    "'nvidia-fabricmanager*' 'doca-host*' 'doca-spcx-cc*'",
+    "nics": "mlxfwmanager --query-format xml",
+    "nic_config": "mlxconfig -e -j /dev/stdout q",
+    "nvlink": "nvidia-smi nvlink -s",
+    "kernel_log": "dmesg --time-format iso",
+    "dcgm": "dcgmi diag -r 2 -j",
+    "nvbandwidth": "nvbandwidth -j -i 10 -t host_to_device_memcpy_ce device_to_host_memcpy_ce",
+    "nccl": "all_reduce_perf -b 16G -e 16G -f 2 -g 8 -c 1",
+    "services": "systemctl is-active nvidia-fabricmanager nvidia-persistenced",
+    "rdma_links": "grep -H . /sys/class/infiniband/*/ports/1/state "
+    "/sys/class/infiniband/*/ports/1/rate /sys/class/infiniband/*/ports/1/link_layer",
+    "lldp": "lldpctl -f json",
+}
+
+
+@pytest.fixture
+def site() -> Site:
+    return Site(nodes=2, clock=HandClock())
+
+
+def run(site: Site, play: str, variables: dict[str, Any], host: str = NODE) -> dict[str, Any]:
+    return asyncio.run(site.inband.run(play, host, variables))
+
+
+def ask(site: Site, name: str, timeout_s: float = 3600.0) -> dict[str, Any]:
+    """One command's {rc, stdout, stderr}."""
+    entry = {"name": name, "command": COMMANDS[name], "timeout_s": timeout_s}
+    answer = run(site, "run_commands", {"commands": [entry]})
+    assert answer["status"] == "ok", answer
+    return dict(answer["facts"]["commands"][name])
+
+
+def rows(site: Site, name: str) -> list[list[str]]:
+    return [line.split(", ") for line in ask(site, name)["stdout"].splitlines()]
+
+
+def supernics(site: Site) -> list[str]:
+    return [d.pci for d in site.machines[NODE].devices.values() if d.kind == "nic"]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_healthy_host_answers_every_documented_command(site: Site, name: str) -> None:
+    answer = ask(site, name)
+
+    assert answer["rc"] == 0
+    assert answer["stdout"]
+
+
+def test_a_command_that_nobody_installed_is_not_found(site: Site) -> None:
+    entry = {"name": "x", "command": "sl --fast", "timeout_s": 5}
+    answer = run(site, "run_commands", {"commands": [entry]})
+
+    assert answer["facts"]["commands"]["x"]["rc"] == 127
+
+
+def test_a_command_longer_than_its_limit_does_not_end(site: Site) -> None:
+    assert ask(site, "dcgm", timeout_s=10.0)["rc"] is None
+
+
+def test_gpus_are_listed_with_their_serials_firmware_and_driver(site: Site) -> None:
+    machine = site.machines[NODE]
+    found = rows(site, "gpus")
+
+    assert [row[2] for row in found] == [
+        d.serial for d in machine.devices.values() if d.kind == "gpu"
+    ]
+    assert {row[5] for row in found} == {"96.00.68.00.01"}
+    assert {row[6] for row in found} == {"535.129.03"}
+
+
+def test_a_gpu_that_is_dead_is_not_listed_and_breaks_the_collective(site: Site) -> None:
+    site.machines[NODE].devices["GPU_SXM_5"].present = False
+
+    assert len(rows(site, "gpus")) == 7
+    assert ask(site, "nccl")["rc"] == 3
+
+
+def test_dcgm_passes_a_link_at_gen4_but_its_bandwidth_tells(site: Site) -> None:
+    site.machines[NODE].devices["GPU_SXM_2"].link_gen = 4
+    matrix = json.loads(ask(site, "nvbandwidth")["stdout"])["nvbandwidth"]["testcases"][0]
+    speeds = [float(cell) for cell in matrix["bandwidth_matrix"][0]]
+
+    assert rows(site, "pcie")[1][2:4] == ["4", "5"]
+    assert ask(site, "dcgm")["rc"] == 0
+    assert [n for n, speed in enumerate(speeds) if speed < 48] == [1]
+
+
+def test_a_driver_is_loaded_only_after_the_reboot(site: Site) -> None:
+    wanted = {"host.driver": "550.90.07", "host.fabric_manager": "550.90.07"}
+    first = run(site, "host_software", {"packages": wanted})
+    before = {row[6] for row in rows(site, "gpus")}
+    services = ask(site, "services")["stdout"].split()
+    boot = ask(site, "boot_id")["stdout"].strip()
+    after = run(site, "reboot", {})
+
+    assert first["facts"] == {"installed": wanted, "reboot_required": True}
+    assert (before, services) == ({"535.129.03"}, ["failed", "active"])
+    assert after["facts"]["boot_id"] == ask(site, "boot_id")["stdout"].strip() != boot
+    assert {row[6] for row in rows(site, "gpus")} == {"550.90.07"}
+    assert ask(site, "services")["stdout"].split() == ["active", "active"]
+
+
+def test_a_second_run_of_a_play_changes_nothing(site: Site) -> None:
+    wanted = {"packages": {"host.doca": "2.10.0-0.5.3"}}
+    run(site, "host_software", wanted)
+    before = len(site.machines[NODE].log)
+    again = run(site, "host_software", wanted)
+
+    assert again["facts"]["installed"] == wanted["packages"]
+    assert len(site.machines[NODE].log) == before
+
+
+def test_burned_nic_firmware_runs_only_after_a_cold_boot(site: Site) -> None:
+    def versions() -> set[tuple[str, ...]]:
+        root = ElementTree.fromstring(ask(site, "nics")["stdout"])
+        wanted = [d for d in root.iter("Device") if d.get("pciName") in supernics(site)]
+        return {
+            tuple(v.get("current", "") for v in d.iterfind("Versions/*") if v.tag.startswith("FW"))
+            for d in wanted
+        }
+
+    devices = supernics(site)
+    answer = run(site, "nic_firmware", {"devices": devices, "version": "32.44.1036"})
+    assert answer["facts"]["burned"] == dict.fromkeys(devices, "32.44.1036")
+    assert versions() == {("32.44.1036", "32.43.1014")}
+    run(site, "reboot", {})
+    assert versions() == {("32.44.1036", "32.43.1014")}
+    site.machines[NODE].power_cycle(site.clock.now())
+    site.clock.move(3600)  # type: ignore[attr-defined]
+
+    assert versions() == {("32.44.1036",)}
+
+
+def test_nic_configuration_is_current_after_a_cold_boot(site: Site) -> None:
+    def values(name: str) -> set[tuple[Any, Any]]:
+        document = json.loads(ask(site, "nic_config")["stdout"])
+        tables = [
+            d["tlv_configuration"]
+            for d in document.values()
+            if "0000:" + d["device"] in supernics(site)
+        ]
+        return {(t[name]["current_value"], t[name]["next_value"]) for t in tables}
+
+    devices = supernics(site)
+    parameters = {"ROCE_ADAPTIVE_ROUTING_EN": "1", "NUM_OF_VFS": "1"}
+    answer = run(site, "nic_config", {"devices": devices, "parameters": parameters})
+    assert answer["facts"]["next_boot"] == dict.fromkeys(devices, parameters)
+    assert values("ROCE_ADAPTIVE_ROUTING_EN") == {("False(0)", "True(1)")}
+    site.machines[NODE].power_cycle(site.clock.now())
+    site.clock.move(3600)  # type: ignore[attr-defined]
+
+    assert values("ROCE_ADAPTIVE_ROUTING_EN") == {("True(1)", "True(1)")}
+    assert values("NUM_OF_VFS") == {(1, 1)}
+
+
+def test_a_card_that_is_not_there_cannot_be_burned(site: Site) -> None:
+    answer = run(site, "nic_firmware", {"devices": ["0000:ff:00.0"], "version": "1"})
+
+    assert answer["status"] == "failed"
+    assert "0000:ff:00.0" in answer["detail"]
+
+
+@pytest.mark.parametrize("act", ["power_off", "power_cycle", "restart", "ac_cycle"])
+def test_a_host_that_is_off_or_booting_is_unreachable(site: Site, act: str) -> None:
+    method: Callable[[float], None] = getattr(site.machines[NODE], act)
+    method(site.clock.now())
+
+    assert run(site, "run_commands", {"commands": []})["status"] == "unreachable"
+
+
+def test_power_loss_interrupts_an_installation(site: Site) -> None:
+    machine = site.machines[NODE]
+    machine.schedule.at(site.clock.now() + 30, lambda at: machine.power_off(at))
+    answer = run(site, "host_software", {"packages": {"host.driver": "550.90.07"}})
+
+    assert answer["status"] == "unreachable"
+    assert machine.host.packages["host.driver"] == "535.129.03"
+
+
+def test_the_neighbours_are_where_the_cables_go(site: Site) -> None:
+    heard = json.loads(ask(site, "lldp")["stdout"])["lldp"]["interface"]
+    seen = {(next(iter(e["chassis"])), e["port"]["id"]["value"]) for i in heard for e in i.values()}
+
+    assert seen == {(f"leaf-su0-r{rail}", "swp1s0") for rail in range(8)}
+
+
+def test_a_leaf_that_reboots_takes_its_rail_down(site: Site) -> None:
+    site.switches["leaf-su0-r3"].reboot(site.clock.now())
+    states = [line for line in ask(site, "rdma_links")["stdout"].splitlines() if "/state:" in line]
+
+    assert [n for n, line in enumerate(states) if "DOWN" in line] == [3]
+
+
+def test_values_vary_a_little_and_replay_exactly() -> None:
+    def measure(seed: int) -> str:
+        site = Site(nodes=1, seed=seed, clock=HandClock())
+        return str(ask(site, "nccl")["stdout"]) + str(ask(site, "nvbandwidth")["stdout"])
+
+    assert measure(1) == measure(1) != measure(2)
+
+
+@pytest.mark.parametrize("play", ["no_such_play", "../../etc/passwd"])
+def test_an_unknown_play_or_host_is_an_answer(site: Site, play: str) -> None:
+    assert run(site, play, {})["status"] == "failed"
+    assert run(site, "reboot", {}, host="nobody")["status"] == "unreachable"

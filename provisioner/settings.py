@@ -45,6 +45,9 @@ class Settings(Record):
     # waiting for devices; limits from NVIDIA's and other vendors' own tools (facts: redfish 3)
     poll_s: float = Field(20.0, gt=0, description="Between looks at a task or a power state.")
     task_limit_s: float = Field(3600.0, gt=0, description="A firmware task ends within this.")
+    bfb_transfer_limit_s: float = Field(
+        1200.0, gt=0, description="BlueField: a BFB is transferred within this (20 minutes)."
+    )
     bfb_install_limit_s: float = Field(
         2400.0, gt=0, description="BlueField: from transfer to a running system (40 minutes)."
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
+from provisioner import components
 from provisioner.execution import methods_switch
 from provisioner.execution.inband import boot_id, run_commands
 from provisioner.execution.methods_inband import play, problem
@@ -19,6 +20,7 @@ from provisioner.model.node import Node
 from provisioner.model.operation import LedgerEntry
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.plan import Step
+from provisioner.planning.versions import equal
 from provisioner.ports import PortError
 from provisioner.redfish.client import Redfish
 
@@ -222,7 +224,7 @@ async def runs(site: Site, node: Node, step: Step) -> Blocker | None:
     wrong = [
         f"{name} runs {found[name]}, not {version}"
         for name, version in step.activates
-        if name in found and found[name] != version
+        if name in found and not _same(name, found[name], version)
     ]
     if not wrong:
         return None
@@ -232,6 +234,12 @@ async def runs(site: Site, node: Node, step: Step) -> Blocker | None:
         detail=f"after {step.activation}: {'; '.join(wrong[:3])}",
         unblock="Look at the component's event log; the matrix may name too weak a reset.",
     )
+
+
+def _same(name: str, found: str | None, wanted: str) -> bool:
+    """Equal as the component's own grammar reads them; an unreadable version is never equal."""
+    kind = components.ALL.get(name.partition("/")[0])
+    return found is not None and equal(kind.grammar if kind else "opaque", found, wanted)
 
 
 def _failed(node: Node, detail: str) -> Blocker:

@@ -80,11 +80,13 @@ class Collector:
             api = await SwitchApi.open(self._site, node)
             if isinstance(api, Blocker):
                 return None, (api,)
-            images = await api.images()
+            images, platform = await api.images(), await api.platform()
         except PortError as error:
             return None, (blocked(error, node.id),)
         if isinstance(images, Blocker):
             return None, (images,)
+        if isinstance(platform, Blocker):
+            return None, (platform,)
         os = Component(
             kind="switch.os",
             slot="switch",
@@ -93,7 +95,14 @@ class Collector:
             updateable=True,
             source="/nvue_v1/system/image",
         )
-        return Inventory(node=node.id, vendor="cumulus", model=images.model, components=(os,)), ()
+        seen = Inventory(
+            node=node.id,
+            vendor="cumulus",
+            system_serial=platform.serial,
+            model=platform.model,
+            components=(os,),
+        )
+        return seen, ()
 
 
 def merge(

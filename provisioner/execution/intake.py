@@ -71,7 +71,7 @@ async def take_in(
     for node in assembly.nodes:
         if node.id in before or incomplete(wanted[node.id], node):
             continue
-        for bmc in node.bmcs:
+        for bmc in (b for b in node.bmcs if b.kind != "switch"):
             login = logins[bmc.url]
             await credentials.put(f"{node.id}/{bmc.name}", login.username, login.secret)
         if node.kind is NodeKind.SWITCH and node.id in secrets.switches:

@@ -16,7 +16,13 @@ class Images(Record):
     running: str
     next: str
     versions: tuple[str, ...]
+
+
+class Platform(Record):
+    """What a switch is; None where it does not say."""
+
     model: str | None = None
+    serial: str | None = None
 
 
 class SwitchApi:
@@ -51,6 +57,18 @@ class SwitchApi:
         if isinstance(found, str):
             return self._refused(found, Reason.MALFORMED)
         return Images(running=found.running, next=found.next, versions=found.versions)
+
+    async def platform(self) -> Platform | Blocker:
+        """Model and serial."""
+        answer = await self.call(Call("GET", f"{cumulus.PREFIX}/platform?rev=operational"))
+        if isinstance(answer, Blocker):
+            return answer
+        found = answer if isinstance(answer, dict) else {}
+        model, serial = found.get("product-name"), found.get("serial-number")
+        return Platform(
+            model=model if isinstance(model, str) else None,
+            serial=serial if isinstance(serial, str) else None,
+        )
 
     async def action(self, ask: cumulus.Ask, limit_s: float) -> Blocker | None:
         """Start an action and wait for its job; `limit_s` 0: the switch goes away, do not wait."""

@@ -43,7 +43,7 @@ class BmcRef(Record):
 
     name: str  # "host", "DPU_1", "NIC_3"; unique within the node
     url: str  # "https://10.0.0.9:443"
-    kind: str = "host"  # "host" | "dpu" | "supernic"
+    kind: str = "host"  # "host" | "dpu" | "supernic" | "switch" (its management API)
     pin: str = ""  # SHA-256 of the certificate (DER), hex, once pinned
     serial: str = ""  # of the card or system, as paired
     base_mac: str = ""  # of a card, lowercase with colons

@@ -36,7 +36,7 @@ def assemble(expected: Expected, endpoints: Sequence[Endpoint], now: float) -> A
     nodes = []
     for wanted in expected.nodes:
         if wanted.kind is NodeKind.SWITCH:
-            nodes.append(_node(expected, wanted, (), now))
+            nodes.append(_node(expected, wanted, (_api(wanted),), now))
             continue
         hosts = [e for e in endpoints if e.kind == "host" and _is_host(wanted, e)]
         if len(hosts) != 1:
@@ -78,6 +78,11 @@ def _is_card(wanted: ExpectedDpu, endpoint: Endpoint) -> bool:
     if wanted.serial and endpoint.serial:
         return wanted.serial == endpoint.serial
     return bool(wanted.base_mac) and wanted.base_mac.lower() == endpoint.base_mac.lower()
+
+
+def _api(wanted: ExpectedNode) -> BmcRef:
+    """A switch is reached by its management API, pinned on first use like a BMC."""
+    return BmcRef(name="api", url=wanted.address, kind="switch")
 
 
 def _ref(name: str, kind: str, endpoint: Endpoint) -> BmcRef:

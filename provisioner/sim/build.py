@@ -12,6 +12,7 @@ import uuid
 from provisioner.sim.clock import Schedule
 from provisioner.sim.machine import Machine
 from provisioner.sim.parts import Bluefield, Bmc, Device, Durations, Firmware, Host
+from provisioner.sim.shapes_items import HOST_ITEMS
 
 SUPERNICS = 8
 DPUS = 2
@@ -68,7 +69,12 @@ def build_machine(
         "host", vendor, host.serial, _mac(rng), user, password or _serial(rng, "", 10)
     )
     _fit_parts(machine, rng)
-    _fit_tray(machine)
+    for item in HOST_ITEMS[vendor]:
+        machine.firmware["host", item.id] = Firmware(
+            item.id, "host", item.version, item.activation or "none", bool(item.activation)
+        )
+    if vendor in ("supermicro", "ami_dgx"):  # how others show an HGX tray is not known to us
+        _fit_tray(machine)
     for index in range(SUPERNICS + DPUS):
         _fit_bluefield(machine, index, rng)
     return machine
@@ -155,6 +161,10 @@ def _fit_tray(machine: Machine) -> None:
         switch = f"NVSwitch_{n}"
         fit(f"HGX_FW_{switch}", tray["nvswitch"], "cold_boot", switch, f"HGX_ERoT_{switch}")
         fit(f"HGX_FW_ERoT_{switch}", tray["erot"], "ac_cycle", switch)
+        fit(f"HGX_InfoROM_{switch}", "5612.0002.00.01", "cold_boot", switch)
+    for (_, item_id), item in machine.firmware.items():
+        if item_id.startswith("HGX_InfoROM"):
+            item.updateable = machine.bmcs["host"].vendor == "ami_dgx"  # as captured
 
 
 def _fit_bluefield(machine: Machine, index: int, rng: random.Random) -> None:

@@ -34,7 +34,7 @@ class Machine:
         self.copies: dict[tuple[str, str], str] = {}  # (bmc, root-of-trust chassis) -> status
         self.log: list[Event] = []
         self.faults: set[str] = set()  # named presets in force (written by `faults`)
-        self._power_turn = 0  # a newer power action makes older planned ones void
+        self.power_turns = 0  # power actions so far; a newer one makes older planned ones void
 
     # --- words for everybody
 
@@ -106,20 +106,20 @@ class Machine:
 
     def power_on(self, now: float) -> None:
         """Host on: a cold boot."""
-        self._power_turn += 1
+        self.power_turns += 1
         self.note(now, "power", "host", "On")
-        self._start(now, self._power_turn)
+        self._start(now, self.power_turns)
 
     def power_off(self, now: float, *, graceful: bool = False) -> None:
         """Host off, at once or after its operating system has shut down."""
-        self._power_turn += 1
+        self.power_turns += 1
         self.note(now, "power", "host", "GracefulShutdown" if graceful else "ForceOff")
-        self._stop(now, graceful=graceful, turn=self._power_turn)
+        self._stop(now, graceful=graceful, turn=self.power_turns)
 
     def power_cycle(self, now: float, *, graceful: bool = False) -> None:
         """Off, a pause, on: a cold boot in one request."""
-        self._power_turn += 1
-        turn = self._power_turn
+        self.power_turns += 1
+        turn = self.power_turns
         self.note(now, "power", "host", "PowerCycle")
         off_at = self._stop(now, graceful=graceful, turn=turn)
         on_at = off_at + self.lasting(self.durations.cycle_off_s)
@@ -127,16 +127,16 @@ class Machine:
 
     def restart(self, now: float) -> None:
         """A warm reboot: host power stays on."""
-        self._power_turn += 1
+        self.power_turns += 1
         self.note(now, "power", "host", "Restart")
         self.activate(WARM, now)
         self._take_nv_config(now)
-        self._boot(now, self._power_turn)
+        self._boot(now, self.power_turns)
 
     def ac_cycle(self, now: float) -> None:
         """Standby power goes too: every BMC restarts, everything staged runs, the host comes on."""
-        self._power_turn += 1
-        turn = self._power_turn
+        self.power_turns += 1
+        turn = self.power_turns
         self.note(now, "ac", "host", "cycle")
         self.host.standby, self.host.power, self.host.phase = False, "Off", "off"
         self.host.boot_id = None
@@ -145,7 +145,7 @@ class Machine:
             self._restart_bmc(bmc, now, back)
 
         def restored(at: float) -> None:
-            if turn != self._power_turn:
+            if turn != self.power_turns:
                 return
             self.host.standby = True
             self.activate(EVERYTHING, at)
@@ -159,7 +159,7 @@ class Machine:
         off_at = now + self.lasting(seconds)
 
         def off(at: float) -> None:
-            if turn == self._power_turn:
+            if turn == self.power_turns:
                 self.host.power = "Off"
                 self.note(at, "power", "host", "is Off")
 
@@ -167,7 +167,7 @@ class Machine:
         return off_at
 
     def _start(self, now: float, turn: int) -> None:
-        if turn != self._power_turn:
+        if turn != self.power_turns:
             return
         self.host.power = "PoweringOn"
         self.activate(COLD, now)
@@ -188,16 +188,16 @@ class Machine:
         host.boot_id, host.phase = None, "post"
 
         def post(at: float) -> None:
-            if turn == self._power_turn:
+            if turn == self.power_turns:
                 host.power = "On"
 
         def boot(at: float) -> None:
-            if turn == self._power_turn:
+            if turn == self.power_turns:
                 host.phase = "booting"
                 self._choose_boot()
 
         def up(at: float) -> None:
-            if turn == self._power_turn:
+            if turn == self.power_turns:
                 host.phase, host.os = "up", host.os_next
                 host.boot_id = str(uuid.UUID(int=self.rng.getrandbits(128), version=4))
                 host.loaded = dict(host.packages)

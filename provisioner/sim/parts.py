@@ -97,6 +97,10 @@ class Bmc:
     boots: int = 0  # raised at each reset: everything volatile is lost
     reset_at: float = 0.0
     on_reset: list[Callable[[float], None]] = field(default_factory=list)
+    # what is wrong with it: update_hangs (an update never ends), ignores_reset (a power request
+    # is accepted and nothing happens), media_sticks (ejected media stays "inserted"),
+    # resets_itself (an update ends with a restart nobody asked for)
+    troubles: set[str] = field(default_factory=set)
 
     def phase(self, now: float) -> str:
         """`gone`, `starting`, `partial` or `up`."""

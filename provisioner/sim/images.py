@@ -1,0 +1,60 @@
+"""Firmware images of the simulated site: small JSON texts under any file name.
+
+A simulated BMC takes these and nothing else, as a real one takes only what its vendor signed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+
+@dataclass(frozen=True)
+class Image:
+    """`contents` maps FirmwareInventory ids, or patterns of them, to versions."""
+
+    target: str  # "hgx.bundle", "bluefield.bundle", "host.bmc": for people
+    contents: Mapping[str, str]
+
+    def version_for(self, item_id: str) -> str | None:
+        """The version that this image carries for an item, or None."""
+        return next((v for k, v in self.contents.items() if fnmatchcase(item_id, k)), None)
+
+
+def make_image(target: str, contents: Mapping[str, str]) -> bytes:
+    """The bytes of an image."""
+    image = {"simulated": True, "target": target, "contents": dict(contents)}
+    return json.dumps(image, sort_keys=True).encode()
+
+
+def parse_image(data: bytes) -> Image | None:
+    """The image in these bytes; None if it is none."""
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(value, dict) or value.get("simulated") is not True:
+        return None
+    target, contents = value.get("target"), value.get("contents")
+    if not isinstance(target, str) or not isinstance(contents, dict) or not contents:
+        return None
+    if not all(isinstance(v, str) and v for v in contents.values()):
+        return None
+    return Image(target, contents)
+
+
+def lower(version: str, than: str) -> bool:
+    """Whether a package's comparison stamp is lower; fields are read as hexadecimal where they can.
+
+    Hexadecimal orders decimal fields of equal length rightly too, which is all that is needed here.
+    """
+
+    def fields(text: str) -> list[tuple[int, str]]:
+        return [
+            (len(f.lstrip("0")), f.lstrip("0").lower()) for f in re.findall(r"[0-9A-Fa-f]+", text)
+        ]
+
+    return fields(version) < fields(than)

@@ -74,7 +74,20 @@ def run_alone(connection: Connection, work: Work[Result]) -> Result:
     except IntegrityError as error:
         raise AssertionError(f"a row breaks a constraint: {error.orig}") from error
     except DBAPIError as error:
+        _end_transaction(connection)
         raise StoreFailed(f"the database failed: {error.orig}") from error
+
+
+def _end_transaction(connection: Connection) -> None:
+    """After a COMMIT that failed, the driver may still be inside the transaction.
+
+    SQLAlchemy counts it as ended; without this the next BEGIN fails, and so on to the end of days.
+    """
+    try:
+        connection.rollback()
+        connection.connection.rollback()
+    except Exception as error:
+        connection.invalidate(error)  # the next use connects anew
 
 
 def run_group(connection: Connection, jobs: Sequence[_Job]) -> int:
@@ -85,11 +98,13 @@ def run_group(connection: Connection, jobs: Sequence[_Job]) -> int:
     that only those that cannot be written fail.
     """
     if len(jobs) > 1:
-        with contextlib.suppress(DBAPIError):
+        try:
             with connection.begin():
                 for job in jobs:
                     _try_in_savepoint(connection, job)
             return 1
+        except DBAPIError:
+            _end_transaction(connection)
     for job in jobs:
         job.result = job.error = None
         try:

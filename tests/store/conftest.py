@@ -1,4 +1,4 @@
-"""One suite for every way in which a store runs: in the caller's thread or its own, file or memory."""
+"""One suite for every way a store runs: in the caller's thread or its own, file or memory."""
 
 from __future__ import annotations
 

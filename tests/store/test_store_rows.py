@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-
 import pytest
 
 from provisioner.model.certificate import Certificate
@@ -11,7 +9,7 @@ from provisioner.model.health import HealthReport
 from provisioner.model.inventory import Component, Inventory
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.operation import ActionStatus, OperationStatus
-from provisioner.model.tenant import ReleaseProof, Tenant
+from provisioner.model.tenant import ReleaseProof
 from provisioner.ports import Fenced, StaleWrite
 from provisioner.store import SqlStore
 from provisioner.store.schema import inventories
@@ -252,63 +250,3 @@ def test_a_later_operation_settles_what_an_earlier_one_left_open(run):
         return [e.status for e in await store.entries("n1")]
 
     assert run(scenario) == [ActionStatus.UNCLEAR]
-
-
-@pytest.mark.parametrize("text", ["", "plain\n", "NUL \x00", "lone \udc80 surrogate", "ß" * 9999])
-def test_evidence_is_kept_as_it_came_and_once(run, text):
-    async def scenario(store):
-        digests = {await store.put_evidence(text), await store.put_evidence(text)}
-        return digests, await store.evidence(next(iter(digests))), await store.evidence("0")
-
-    digests, read, missing = run(scenario)
-
-    assert digests == {hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()}
-    assert (read, missing) == (text, None)
-
-
-def test_hostile_text_from_a_device_does_not_break_a_row(run):
-    async def scenario(store):
-        operation = await driven(store)
-        before = {"tasks": ["\udcff\x00"]}
-        operation, entry = await store.intend(operation, "push", before, 2.0)
-        operation, entry = await store.settle(
-            operation, entry, ActionStatus.FAILED, task="\x00/t", outcome="\udc80!", now=3.0
-        )
-        await store.journal("said", "n1", {"text": "\udc80\x00"}, 4.0)
-        return entry, await store.last_entry(operation.id, "push"), (await store.verify_journal())
-
-    entry, read, chain = run(scenario)
-
-    assert read == entry
-    assert (read.before, read.task, read.outcome) == (
-        {"tasks": ["\udcff\x00"]}, "\ufffd/t", "?!",
-    )  # fmt: skip
-    assert chain.intact
-
-
-def test_a_revoked_certificate_stays_revoked_and_an_unknown_one_counts_as_such(run):
-    async def scenario(store):
-        operation = await driven(store)
-        await store.record(operation, certificate=CERTIFICATE, now=2.0)
-        before = await store.revoked("c1"), await store.revoked("unknown")
-        await store.revoke("c1", "drift", 3.0)
-        await store.revoke("c1", "expiry", 4.0)
-        await store.revoke("unknown", "drift", 4.0)
-        return before, await store.revoked("c1"), await store.certificate("c1")
-
-    assert run(scenario) == ((False, True), True, CERTIFICATE)
-
-
-def test_tenants_are_replaced_by_name(run):
-    async def scenario(store):
-        await store.put_tenant(Tenant(name="red", vrf="RED"))
-        await store.put_tenant(Tenant(name="blue", vrf="BLUE"))
-        await store.put_tenant(Tenant(name="red", vrf="RED", nodes_wanted=3))
-        await store.put_matrix("d", "releases: {}", 1.0)
-        await store.put_matrix("d", "releases: {}", 2.0)
-        return await store.tenants()
-
-    assert run(scenario) == (
-        Tenant(name="blue", vrf="BLUE"),
-        Tenant(name="red", vrf="RED", nodes_wanted=3),
-    )

@@ -1,0 +1,193 @@
+"""Many coroutines at once: shared commits, one winner, nobody pays for a neighbour's mistake."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+from sqlalchemy import event
+
+from provisioner.model.node import Node, NodeKind
+from provisioner.ports import Fenced, StaleWrite, StoreFailed
+from provisioner.store import open_store
+
+
+def in_threads(path, scenario):
+    """Run on a threaded store; these tests are about threads."""
+
+    async def main():
+        store = open_store(path)
+        try:
+            return await scenario(store)
+        finally:
+            await store.close()
+
+    return asyncio.run(main())
+
+
+def test_writes_of_many_coroutines_share_commits(tmp_path):
+    async def scenario(store):
+        before = store.writer.transactions
+        await asyncio.gather(*(store.journal("x", f"n{i}", {}, 1.0) for i in range(600)))
+        return store.writer.transactions - before, (await store.verify_journal()).rows
+
+    transactions, rows = in_threads(tmp_path / "store.db", scenario)
+
+    assert rows == 600
+    assert transactions < 60
+
+
+def test_of_many_writers_of_one_generation_exactly_one_wins(run):
+    async def scenario(store):
+        node = await store.add_node(Node(id="n1", kind=NodeKind.HOST))
+        answers = await asyncio.gather(
+            *(store.save_node(node.model_copy(update={"note": str(i)})) for i in range(200)),
+            return_exceptions=True,
+        )
+        won = [a for a in answers if isinstance(a, Node)]
+        lost = [a for a in answers if isinstance(a, StaleWrite)]
+        return won, len(lost), await store.node("n1")
+
+    won, lost, read = run(scenario)
+
+    assert (won, lost) == ([read], 199)
+
+
+def test_of_many_openers_exactly_one_gets_the_operation(run):
+    async def scenario(store):
+        await store.add_node(Node(id="n1", kind=NodeKind.HOST))
+        answers = await asyncio.gather(
+            *(store.open_operation("n1", "journey", 1.0) for _ in range(100))
+        )
+        return [a.id for a in answers if a is not None]
+
+    assert run(scenario) == ["n1#1"]
+
+
+def test_failures_in_a_group_leave_the_others_alone(run):
+    async def scenario(store):
+        await store.add_node(Node(id="n1", kind=NodeKind.HOST))
+        old = await store.take((await store.open_operation("n1", "journey", 1.0)).id)
+        await store.take(old.id)
+        writes = []
+        for number in range(50):
+            writes += [
+                store.journal("good", "n1", {"number": number}, 1.0),
+                store.record(old, journal=[("fenced", {})], now=1.0),
+                store.save_node(Node(id="nobody", kind=NodeKind.HOST)),
+                store.open_operation("nobody", "journey", 1.0),
+            ]
+        answers = await asyncio.gather(*writes, return_exceptions=True)
+        kinds = [type(a) for a in answers]
+        numbers = [r["detail"]["number"] for r in await store.journal_rows()]
+        return kinds, numbers, (await store.verify_journal()).intact
+
+    kinds, numbers, intact = run(scenario)
+
+    assert kinds == [type(None), Fenced, StaleWrite, AssertionError] * 50
+    assert numbers == list(range(50))
+    assert intact
+
+
+def test_a_commit_that_fails_is_tried_one_by_one_and_nothing_is_lost_or_doubled(tmp_path):
+    failures = iter([True, True])  # the group's commit, and one of those that are tried alone
+
+    async def scenario(store):
+        @event.listens_for(store._engine, "commit")
+        def _fail(connection):
+            if next(failures, False):
+                connection.exec_driver_sql("SELECT * FROM no_such_table")
+
+        answers = await asyncio.gather(
+            *(store.journal("x", "", {"number": i}, 1.0) for i in range(20)),
+            return_exceptions=True,
+        )
+        rows = [r["detail"]["number"] for r in await store.journal_rows()]
+        failed = [i for i, a in enumerate(answers) if isinstance(a, StoreFailed)]
+        return rows, failed, (await store.verify_journal()).intact
+
+    rows, failed, intact = in_threads(tmp_path / "store.db", scenario)
+
+    assert sorted(rows + failed) == list(range(20))
+    assert 1 <= len(failed) <= 2
+    assert intact
+
+
+def test_a_slow_write_does_not_hold_up_the_loop_or_a_reader(tmp_path):
+    entered, released = threading.Event(), threading.Event()
+
+    def slow(connection):
+        entered.set()
+        assert released.wait(60)
+
+    async def scenario(store):
+        await store.add_node(Node(id="n1", kind=NodeKind.HOST))
+        writing = asyncio.create_task(store.write(slow))
+        assert await asyncio.to_thread(entered.wait, 60)
+        read = await store.node("n1")
+        still = not writing.done()
+        released.set()
+        await writing
+        return read.id, still
+
+    assert in_threads(tmp_path / "store.db", scenario) == ("n1", True)
+
+
+def test_a_read_sees_every_write_that_was_answered_before(tmp_path):
+    async def bump(store, name):
+        node = await store.add_node(Node(id=name, kind=NodeKind.HOST))
+        for _ in range(10):
+            node = await store.save_node(node)
+            assert await store.node(name) == node
+
+    async def scenario(store):
+        await asyncio.gather(*(bump(store, f"n{i}") for i in range(20)))
+        return {node.generation for node in await store.nodes()}
+
+    assert in_threads(tmp_path / "store.db", scenario) == {10}
+
+
+def test_a_cancelled_caller_disturbs_nobody(tmp_path):
+    async def scenario(store):
+        tasks = [
+            asyncio.create_task(store.journal("x", "", {"number": i}, 1.0)) for i in range(100)
+        ]
+        await asyncio.sleep(0)
+        for task in tasks[::2]:
+            task.cancel()
+        answers = await asyncio.gather(*tasks, return_exceptions=True)
+        rows = {r["detail"]["number"] for r in await store.journal_rows()}
+        return [i for i, a in enumerate(answers) if a is None], rows
+
+    answered, rows = in_threads(tmp_path / "store.db", scenario)
+
+    assert set(answered) >= set(range(1, 100, 2))
+    assert rows >= set(answered)
+
+
+def test_closing_finishes_the_writes_that_wait(tmp_path):
+    async def scenario(store):
+        tasks = [asyncio.create_task(store.journal("x", "", {}, 1.0)) for _ in range(50)]
+        await asyncio.sleep(0)
+        await store.close()
+        await asyncio.gather(*tasks)
+        again = open_store(tmp_path / "store.db")
+        rows = (await again.verify_journal()).rows
+        await again.close()
+        return rows
+
+    assert in_threads(tmp_path / "store.db", scenario) == 50
+
+
+def test_inline_never_yields_to_the_loop():
+    """Under virtual time a yield would let the clock jump to the next timer."""
+
+    async def scenario():
+        store = open_store(":memory:", inline=True)
+        write = store.journal("x", "", {}, 1.0)
+        with pytest.raises(StopIteration):
+            write.send(None)
+        await store.close()
+
+    asyncio.run(scenario())

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from itertools import pairwise
 
 from provisioner.model.matrix import UNKNOWN, Edge, Match, Matrix, Profile
+from provisioner.planning.conditions import terms
 from provisioner.planning.located_yaml import Located, Path
 from provisioner.planning.reachability import cycle_of
 
@@ -18,8 +19,6 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
 TEXT_MAX = 300  # longer than any version, file name or address that is real
 _SHA256 = re.compile(r"[0-9a-fA-F]{64}")
 _VERSION = re.compile(r"[\x21-\x7e]+( [\x21-\x7e]+)*")  # printable, no blanks at either end
-_COMPARED = re.compile(r"(==|!=|>=|<=|>|<)[\x21-\x7e]+")
-_EQUAL_TO = re.compile(r"=([a-z_]+\.[a-z0-9_]+)")
 
 
 def check(matrix: Matrix, located: Located, kinds: frozenset[str]) -> None:
@@ -170,15 +169,19 @@ class _Rules:
     def _conditions(self, path: Path, conditions: Mapping[str, str]) -> None:
         for kind, condition in conditions.items():
             self._kind((*path, kind), kind)
-            equal = _EQUAL_TO.fullmatch(condition)
-            if equal:
-                self._kind((*path, kind), equal.group(1))
-            elif not _COMPARED.fullmatch(condition) or len(condition) > TEXT_MAX:
+            try:
+                if len(condition) > TEXT_MAX:
+                    raise ValueError("it is too long")
+                parsed = terms(condition)
+            except ValueError as error:
                 raise self.located.error(
                     (*path, kind),
-                    f"'{condition[:40]}' is no condition",
+                    f"this is no condition: {error}",
                     "Write ==, !=, >=, <=, > or < and a version, or = and a component kind.",
-                )
+                ) from None
+            for operator, operand in parsed:
+                if operator == "=":
+                    self._kind((*path, kind), operand)
 
     def _file(self, path: Path, artifact: str, sha256: str, evidence: str) -> None:
         if sha256 and not _SHA256.fullmatch(sha256):

@@ -52,7 +52,9 @@ def _coded(
     # a number nobody published an action for asks for the worst
     severity = table.get(code, Severity.ISOLATE)
     if name == "Xid" and code == RECOVERY_XID:
-        severity = next((s for w, s in RECOVERY_WORDS.items() if w in line), Severity.ISOLATE)
+        # "changed from 0x1 (GPU Reset Required) to 0x0 (None)": the last words count
+        last = max(RECOVERY_WORDS, key=line.rfind)
+        severity = RECOVERY_WORDS[last] if last in line else Severity.ISOLATE
     if severity is not None:
         yield fault(f"PCI {match[1]}", severity, f"{name} {code}", _words(line))
 

@@ -23,7 +23,7 @@ _ROW_CELLS = (13,)  # size count type redop root, then time algbw busbw #wrong t
 
 
 def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterator[Finding]:
-    lines = lines_of(text_of(evidence, NCCL))
+    lines = lines_of(text_of(evidence, NCCL, any_exit=True))
     bounds = [m for line in lines if (m := _BOUNDS.match(line))]
     averages = [(n, m) for n, line in enumerate(lines) if (m := _AVERAGE.match(line))]
     if len(bounds) != 1 or len(averages) != 1:
@@ -34,6 +34,10 @@ def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterat
     ranks = {m[1] for line in lines if (m := _RANK.match(line))}
     if len(ranks) != context.gpus:
         yield fault("host", Severity.CONFIG, "ranks in the all-reduce", len(ranks), context.gpus)
+    # wrong values and a missed bandwidth end with an exit code too: the content says which
+    code = evidence[NCCL.name].exit_code
+    if code != 0 and bounds[0][2] == "OK" and average[2] != "FAILED":
+        yield fault("host", Severity.CONFIG, "the all-reduce ended with an error", code, 0)
     wrong = whole(bounds[0][1], "out of bounds") + _wrong(lines)
     if wrong or bounds[0][2] != "OK":
         yield fault("host", Severity.ISOLATE, "the all-reduce gave wrong values", wrong, 0)

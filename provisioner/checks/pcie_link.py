@@ -1,8 +1,8 @@
 """I5: every GPU's PCIe link runs at what it can and at what the profile asks: Gen5 x16.
 
 DCGM's own floor for these parts is generation 3 (its diag-skus.yaml), so that a link trained down
-to Gen4 passes there; the floor here is the profile's. Idle links may save power by lower
-generations on some parts: these baseboards' data-centre GPUs keep theirs.
+to Gen4 passes there; the floor here is the profile's. A GPU that lowers its idle link to save power
+looks the same as one that trained down, and fails: the bandwidth test tells the two apart.
 """
 
 from __future__ import annotations

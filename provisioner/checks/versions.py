@@ -17,7 +17,10 @@ _KINDS = {
 
 
 def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterator[Finding]:
-    drivers = sorted({row[6] for row in csv_rows(text_of(evidence, GPUS), 7, "nvidia-smi")})
+    rows = csv_rows(text_of(evidence, GPUS), 7, "nvidia-smi")
+    drivers = sorted({row[6] for row in rows})
+    if len(rows) != context.gpus:
+        yield fault("host", Severity.ISOLATE, "GPUs that tell a version", len(rows), context.gpus)
     found = _packages(text_of(evidence, PACKAGES, any_exit=True))
     for driver in drivers:
         yield from _compare("host.driver", driver, context)

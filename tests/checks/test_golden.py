@@ -1,0 +1,165 @@
+"""Recorded outputs and the verdict on each: one folder per case, one case per way to go wrong.
+
+A folder holds `<command>.txt` and `expected.json`. The texts are our own, in the tools' formats.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from provisioner import checks
+from provisioner.checks.check import Check, CheckContext
+from provisioner.checks.commands import HOST_COMMANDS
+from provisioner.model.health import Evidence, Severity, Verdict
+
+ROOT = Path(__file__).parent.parent / "golden" / "checks"
+CASES = sorted(p.parent for p in ROOT.glob("*/*/expected.json"))
+CONTEXT = CheckContext.model_validate_json((ROOT / "context.json").read_text())
+BY_NAME = {check.name: check for check in checks.ALL}
+
+
+def outputs(case: Path) -> dict[str, Evidence]:
+    """The evidence that a folder holds."""
+    codes = json.loads((case / "expected.json").read_text())["exit_codes"]
+    return {
+        file.stem: Evidence(
+            source=file.stem, exit_code=codes.get(file.stem, 0), text=file.read_bytes().decode()
+        )
+        for file in case.glob("*.txt")
+    }
+
+
+def good(check: Check) -> dict[str, Evidence]:
+    return outputs(ROOT / check.name / "good")
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c.parent.name}-{c.name}")
+def test_the_verdict_on_a_recorded_output(case: Path) -> None:
+    expected = json.loads((case / "expected.json").read_text())
+
+    result = BY_NAME[case.parent.name].judge(outputs(case), CONTEXT)
+
+    assert result.verdict.value == expected["verdict"], result.findings
+    assert [[f.part, f.severity.value] for f in result.findings] == expected["findings"]
+
+
+@pytest.mark.parametrize("check", checks.ALL, ids=lambda c: c.name)
+def test_every_check_has_good_bad_and_garbled_outputs(check: Check) -> None:
+    names = {c.name.split("_")[0] for c in CASES if c.parent.name == check.name}
+
+    assert names == {"good", "bad", "garbled"}
+
+
+@pytest.mark.parametrize("check", checks.ALL, ids=lambda c: c.name)
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        pytest.param(None, id="not run"),
+        pytest.param({"exit_code": None}, id="did not end"),
+        pytest.param({"truncated": True}, id="cut off"),
+        pytest.param({"text": ""}, id="printed nothing"),
+        pytest.param({"text": "[" * 100_000}, id="deep"),
+        pytest.param({"text": '{"a":' * 100_000}, id="deeper"),
+        pytest.param({"text": "{" + '"a":1' + "0" * 10_000 + "}"}, id="huge number"),
+        pytest.param({"text": "9" * 100_000 + ", " * 5}, id="long number"),
+        pytest.param({"text": "<Devices>" + "<Device>" * 50_000}, id="deep XML"),
+    ],
+)
+def test_a_silent_or_hostile_command_never_passes(
+    check: Check, wrong: dict[str, object] | None
+) -> None:
+    for name in good(check):
+        evidence = good(check)
+        if wrong is None:
+            del evidence[name]
+        else:
+            evidence[name] = evidence[name].model_copy(update=wrong)
+
+        result = check.judge(evidence, CONTEXT)
+
+        assert result.verdict is Verdict.FAIL
+        assert result.findings
+
+
+@pytest.mark.parametrize("check", checks.ALL, ids=lambda c: c.name)
+@settings(max_examples=60, deadline=None)
+@given(noise=st.text(max_size=400))
+def test_noise_never_passes_and_never_raises(check: Check, noise: str) -> None:
+    evidence = {name: e.model_copy(update={"text": noise}) for name, e in good(check).items()}
+
+    assert check.judge(evidence, CONTEXT).verdict is Verdict.FAIL
+
+
+# a kernel log's beginning is a kernel log
+@pytest.mark.parametrize(
+    "check", [c for c in checks.ALL if c.name != "kernel_log"], ids=lambda c: c.name
+)
+@settings(max_examples=80, deadline=None)
+@given(data=st.data())
+def test_a_good_output_that_is_cut_short_never_passes(check: Check, data: st.DataObject) -> None:
+    evidence = good(check)
+    for name, whole in list(evidence.items()):
+        end = data.draw(st.integers(0, len(whole.text.rstrip()) - 1))
+        cut = {**evidence, name: whole.model_copy(update={"text": whole.text[:end]})}
+
+        assert check.judge(cut, CONTEXT).verdict is not Verdict.PASS, whole.text[:end][-80:]
+
+
+@pytest.mark.parametrize("check", checks.ALL, ids=lambda c: c.name)
+@settings(max_examples=80, deadline=None)
+@given(data=st.data())
+def test_a_damaged_output_never_raises(check: Check, data: st.DataObject) -> None:
+    evidence = good(check)
+    for name, whole in list(evidence.items()):
+        at = data.draw(st.integers(0, len(whole.text)))
+        length = data.draw(st.integers(0, 30))
+        noise = data.draw(st.text(max_size=30))
+        text = whole.text[:at] + noise + whole.text[at + length :]
+        evidence[name] = whole.model_copy(update={"text": text})
+
+    result = check.judge(evidence, CONTEXT)
+
+    assert (result.verdict is Verdict.PASS) == (not result.findings)
+
+
+def test_an_unknown_floor_is_skipped_and_names_itself() -> None:
+    b200 = CONTEXT.model_copy(update={"gpu_model": "B200"})
+
+    for name in ("nvbandwidth", "nccl_single"):
+        result = BY_NAME[name].judge(good(BY_NAME[name]), b200)
+
+        assert result.verdict is Verdict.SKIPPED
+        assert "no published floor" in result.findings[0].detail
+
+
+def test_wrong_values_isolate_the_node_also_where_no_floor_is_known() -> None:
+    b200 = CONTEXT.model_copy(update={"gpu_model": "B200"})
+    check = BY_NAME["nccl_single"]
+
+    result = check.judge(outputs(ROOT / "nccl_single" / "bad_wrong_values"), b200)
+
+    assert result.verdict is Verdict.FAIL
+    assert result.findings[0].severity is Severity.ISOLATE
+
+
+def test_the_commands_are_word_for_word_those_of_the_document() -> None:
+    table = Path(__file__).parents[2].joinpath("docs/in-band.md").read_text()
+    documented = {}
+    for row in table.splitlines():
+        cells = row.split("|")
+        if len(cells) == 5 and cells[1].strip().startswith("`"):
+            documented[cells[1].strip(" `")] = cells[2].strip(" `")
+
+    for command in HOST_COMMANDS:
+        assert documented[command.name] == command.line
+
+
+def test_the_table_of_contents_has_each_name_once() -> None:
+    names = [check.name for check in checks.ALL]
+
+    assert len(set(names)) == len(names)

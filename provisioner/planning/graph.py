@@ -9,7 +9,7 @@ from provisioner import components
 from provisioner.model.base import Record
 from provisioner.model.inventory import Activation
 from provisioner.model.matrix import UNKNOWN, Edge, Matrix
-from provisioner.planning.reachability import ancestors, pinned_kinds
+from provisioner.planning.reachability import ancestors, moves, pinned_kinds
 
 
 class Stop(Record):
@@ -95,7 +95,8 @@ def _lane(matrix: Matrix, releases: tuple[str, ...], kind: str) -> Lane:
         kind=kind,
         title=known.title if known else kind,
         stops=tuple(stops),
-        tracks=tuple(_track(edge, start) for edge in edges for start in edge.from_versions),
+        tracks=tuple(_track(edge, start) for edge in edges for start in edge.from_versions)
+        or _carried(matrix, kind, columns),
         rows=max(taken.values(), default=1),
     )
 
@@ -114,6 +115,33 @@ def _place_unpinned(edges: tuple[Edge, ...], columns: dict[str, float]) -> None:
             columns.setdefault(version, target - back / (len(edge.via) + 1))
         for version in edge.from_versions:
             columns.setdefault(version, max(target - 1.0, 0.0))
+
+
+def _carried(matrix: Matrix, kind: str, columns: dict[str, float]) -> tuple[Track, ...]:
+    """Tracks of a kind that has no edges of its own: it moves with what carries it."""
+    found = []
+    for start, ends in moves(matrix, kind).items():
+        for end in ends:
+            carrier = next(
+                (
+                    edge
+                    for edges in matrix.edges.values()
+                    for edge in edges
+                    if edge.carries.get(kind) == end
+                ),
+                None,
+            )
+            if carrier and start in columns and end in columns:
+                found.append(
+                    Track(
+                        start=start,
+                        end=end,
+                        via=(),
+                        activates_by=carrier.activates_by,
+                        vouched=bool(carrier.evidence),
+                    )
+                )
+    return tuple(found)
 
 
 def _track(edge: Edge, start: str) -> Track:

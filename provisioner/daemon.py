@@ -104,15 +104,15 @@ class Daemon:
         await self._ticking
 
     async def stop(self) -> None:
-        """Stop deciding; devices finish what they do, and are looked at again at the next start."""
+        """Stop deciding; devices finish what they do, and are looked at again at the next start.
+
+        What was handed in as parts is closed by whoever opened it.
+        """
         if self._ticking is not None:
             self._ticking.cancel()
             await asyncio.gather(self._ticking, return_exceptions=True)
         await self.engine.stop()
-        await self.parts.runner.close()
-        await self.parts.switches.close()
-        await self.parts.transport.close()
-        await self.parts.store.close()
+        await self.tenancy.close()
 
 
 @asynccontextmanager

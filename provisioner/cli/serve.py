@@ -75,21 +75,27 @@ def serve(
                         playbooks, data / "runs", Remote(ssh_user, ssh_key, known_hosts)
                     )
                 )
+                transport, switches = RedfishTransport(ca_file=ca_file), NvueTransport()
                 daemon = Daemon(
                     Parts(
                         store=opened.store,
                         credentials=opened.vault,
                         clock=clock,
                         settings=chosen,
-                        transport=RedfishTransport(ca_file=ca_file),
-                        switches=NvueTransport(),
+                        transport=transport,
+                        switches=switches,
                         runner=runner,
                         artifacts=files,
                         matrix=pinned,
                         signer=opened.signer,
                     )
                 )
-                await _until_stopped(daemon)
+                try:
+                    await _until_stopped(daemon)
+                finally:
+                    await runner.close()
+                    await switches.close()
+                    await transport.close()
 
     asyncio.run(run())
 

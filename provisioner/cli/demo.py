@@ -123,8 +123,10 @@ def _words(nodes: list[Node]) -> Table:
 def result(summary: Summary) -> Panel:
     """The summary for people."""
     lines = [
-        f"{summary.released} of {summary.nodes} hosts released, "
-        f"{summary.switches} switches upgraded",
+        (
+            f"{summary.released} of {summary.nodes} hosts released, "
+            f"{summary.switches} switches upgraded"
+        ),
         f"{summary.uncertified_in_customer_vrf} uncertified hosts in a customer VRF",
         f"{summary.redfish_requests} Redfish requests in {summary.wall_s:.0f} s",
         "",

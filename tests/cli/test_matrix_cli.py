@@ -1,0 +1,77 @@
+"""`provisioner matrix` as a person or a script meets it: output and exit code."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from typer.testing import CliRunner
+
+from provisioner.cli import app
+
+ROOT = Path(__file__).parents[2]
+SHIPPED = str(ROOT / "firmware_matrix.yaml")
+
+
+def run(*words: str) -> tuple[int, str]:
+    result = CliRunner().invoke(app, ["matrix", *words])
+    return result.exit_code, result.stdout
+
+
+def program(*words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", "from provisioner.cli import main; main()", "matrix", *words]
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+
+
+def test_check_of_the_shipped_file_is_good_for_a_laboratory():
+    code, out = run("check", "--matrix", SHIPPED)
+
+    assert code == 0
+    assert "every release is reachable" in out
+
+
+def test_check_for_production_blocks_and_says_why():
+    code, out = run("check", "--matrix", SHIPPED, "--production", "--json")
+    report = json.loads(out)
+
+    assert code == 1
+    assert report["ok"] is False
+    assert any("host.driver" in r["where"] for r in report["remarks"])
+
+
+def test_show_lists_the_pins_of_a_release():
+    code, out = run("show", "spectrum-x-1.3.0", "--matrix", SHIPPED, "--json")
+    profiles = json.loads(out)["releases"]["spectrum-x-1.3.0"]["profiles"]
+
+    assert code == 0
+    assert profiles["sn5600"]["pins"]["switch.os"]["version"] == "5.12.1.100"
+
+
+def test_graph_draws_in_the_terminal_and_into_a_file(tmp_path: Path):
+    picture = tmp_path / "paths.svg"
+
+    assert run("graph", "--matrix", SHIPPED)[0] == 0
+    assert run("graph", "--matrix", SHIPPED, "--svg", str(picture))[0] == 0
+    assert picture.read_text().startswith("<svg")
+
+
+def test_bad_input_is_one_line_and_exit_code_two(tmp_path: Path):
+    bad = tmp_path / "bad.yaml"
+    bad.write_text("schema: 1\nreleases: {}\nwrong: 1\n")
+    broken = tmp_path / "broken.yaml"
+    broken.write_bytes(b"schema: \xff\xfe\n")
+    cases = [
+        ["check", "--matrix", str(bad)],
+        ["check", "--matrix", str(broken)],
+        ["check", "--matrix", str(tmp_path / "absent.yaml")],
+        ["check", "--matrix", str(tmp_path)],
+        ["show", "no-such-release"],
+        ["graph", "--svg", str(tmp_path / "absent" / "x.svg")],
+    ]
+    for words in cases:
+        done = program(*words)
+        assert done.returncode == 2, words
+        assert len(done.stderr.strip().splitlines()) == 1, done.stderr
+        assert done.stderr.startswith("error: ")

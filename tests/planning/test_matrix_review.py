@@ -1,0 +1,115 @@
+"""What the review of a matrix finds, and what the map shows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from xml.etree import ElementTree
+
+from provisioner.model.matrix import Matrix
+from provisioner.planning.graph import layout
+from provisioner.planning.graph_svg import svg
+from provisioner.planning.matrix_text import parse
+from provisioner.planning.reachability import cycle_of, moves, reachable, unreachable
+from provisioner.planning.review import Weight, readiness, review
+
+SHIPPED = Path(__file__).parents[2] / "firmware_matrix.yaml"
+
+TWO = """
+releases:
+  old: {profiles: {node: {match: {}, pins: {nic.cx7: {version: "1"}}}}}
+  new: {supersedes: old, profiles: {node: {match: {}, pins: {nic.cx7: {version: "3"}}}}}
+"""
+
+
+def shipped() -> Matrix:
+    return parse([(SHIPPED.name, SHIPPED.read_text())])
+
+
+def test_every_shipped_release_is_reachable_from_those_it_supersedes():
+    assert unreachable(shipped()) == ()
+
+
+def test_a_release_without_a_way_to_it_blocks():
+    remarks = review(parse([("m", TWO)]))
+
+    assert remarks[0].weight is Weight.BLOCKS
+    assert remarks[0].where == "new/node: nic.cx7"
+
+
+def test_a_chain_of_edges_reaches():
+    edges = """
+edges: {nic.cx7: [{from: ["1"], to: "2", activates_by: cold_boot},
+                  {from: ["2"], to: "3", activates_by: cold_boot}]}
+"""
+    matrix = parse([("m", TWO + edges)])
+
+    assert unreachable(matrix) == ()
+    assert reachable(moves(matrix, "nic.cx7"), "1") == {"1", "2", "3"}
+
+
+def test_an_edge_to_no_pin_is_a_dead_one():
+    edges = '\nedges: {nic.cx7: [{from: ["3"], to: "4", activates_by: cold_boot}]}\n'
+    dead = [r for r in review(parse([("m", TWO + edges)])) if r.weight is Weight.NOTE]
+
+    assert [r.where for r in dead] == ["edges.nic.cx7: 3 → 4"]
+
+
+def test_an_edge_without_evidence_is_not_for_production():
+    remarks = [r for r in review(shipped()) if "vouches" in r.problem]
+
+    assert {r.weight for r in remarks} == {Weight.PRODUCTION}
+    assert any("230517.3.0" in r.where for r in remarks)
+
+
+def test_no_shipped_release_claims_to_be_ready_for_production():
+    states = readiness(shipped())
+
+    assert all(not state.ready for state in states)
+    assert all("host.driver" in s.unknown for s in states if s.profile.startswith("hgx"))
+
+
+def test_a_release_with_files_digests_and_sources_is_ready():
+    text = """
+releases:
+  r: {profiles: {node: {match: {}, pins: {nic.cx7: {
+    version: "1", artifact: a.bin, sha256: "%s", evidence: "https://e"}}}}}
+""" % ("0" * 64)
+
+    assert [s.ready for s in readiness(parse([("m", text)]))] == [True]
+
+
+def test_circles_are_found_wherever_they_begin():
+    assert cycle_of({"a": ["b"], "b": ["c"], "c": ["b"]}) == ("b", "c", "b")
+    assert cycle_of({"a": ["b", "c"], "b": ["d"], "c": ["d"]}) == ()
+
+
+def test_the_known_bad_move_is_not_in_the_file():
+    bundles = shipped().edges["bluefield.bundle"]
+
+    assert not [e for e in bundles if e.to.startswith("3.0.") and "2.9" in str(e.from_versions)]
+
+
+def test_the_map_has_a_stop_for_every_pin_and_none_on_another():
+    matrix = shipped()
+    for lane in layout(matrix).lanes:
+        places = [(stop.column, stop.row) for stop in lane.stops]
+        assert len(places) == len(set(places))
+        for name, release in matrix.releases.items():
+            for profile in release.profiles.values():
+                pin = profile.pins.get(lane.kind)
+                if pin and pin.known:
+                    assert name in lane.stop(pin.version).releases
+
+
+def test_the_picture_is_well_formed_and_names_every_version():
+    picture = svg(shipped())
+    root = ElementTree.fromstring(picture)
+
+    assert root.tag.endswith("svg")
+    assert "32.44.1036" in picture
+
+
+def test_hostile_names_do_not_break_the_picture():
+    text = TWO.replace('"3"', "'<script>&\"'")
+
+    ElementTree.fromstring(svg(parse([("m", text)])))

@@ -1,0 +1,175 @@
+"""One BMC's inventory: which resources are read, and how they become one record."""
+
+from __future__ import annotations
+
+import re
+
+from provisioner.components.bluefield import IDENTITY
+from provisioner.model.inventory import Device, DeviceKind, Inventory
+from provisioner.model.outcome import Gap, Reason
+from provisioner.quirks import UNKNOWN, Quirk
+from provisioner.redfish.firmware import Firmware
+from provisioner.redfish.parsing import Json, link, text
+from provisioner.redfish.parts import (
+    Parts,
+    host_system,
+    is_dpu,
+    of_type,
+    power_of,
+)
+from provisioner.redfish.walk import ROOT, Resource, Walk
+
+_EROT = re.compile(r"erot", re.IGNORECASE)
+_GPU_PATH = re.compile(r"/(GPU|Video\.Slot)[^/]*$", re.IGNORECASE)
+
+
+async def everything(walk: Walk, quirk: Quirk, node: str, bmc: str) -> Inventory:
+    """Versions and parts."""
+    root = await walk.root()
+    systems = of_type(await walk.first(root, "Systems"), "ComputerSystem")
+    chassis = of_type(await walk.first(root, "Chassis"), "Chassis")
+    managers = of_type(await walk.first(root, "Managers"), "Manager")
+    dpu = is_dpu(systems)
+    parts = Parts(bmc, dpu=dpu)
+    parts.systems(systems)
+    parts.managers(managers)
+    firmware = await _firmware(walk, root, bmc, dpu=dpu)
+    if dpu:
+        parts.card(systems[0], chassis, await _oem(walk, systems[0]))
+    else:
+        await _host_parts(walk, parts, systems, chassis)
+    components = firmware.components(chassis)
+    guid = next((c for c in components if c.kind == IDENTITY and "SYS_IMAGE" in c.slot), None)
+    if guid is not None:
+        parts.base_mac(guid.part)
+    devices = parts.devices
+    gaps = (*_root_gaps(root, quirk, systems), *walk.gaps, *firmware.gaps, *parts.gaps)
+    host = None if dpu else host_system(systems)
+    return Inventory(
+        node=node,
+        vendor=quirk.name,
+        system_serial=text(host.data.get("SerialNumber")) if host is not None else None,
+        system_uuid=text(host.data.get("UUID")) if host is not None else None,
+        model=_model(systems, devices),
+        power=power_of(host_system(systems)),
+        components=components,
+        devices=devices,
+        gaps=_once(gaps),
+    )
+
+
+async def versions(walk: Walk, quirk: Quirk, node: str, bmc: str) -> Inventory:
+    """Versions, background copies and power only: what changes between two collections."""
+    root = await walk.root()
+    systems = of_type(await walk.first(root, "Systems"), "ComputerSystem")
+    paths = await walk.links(link(root, "Chassis"))
+    erots = await walk.reads([p for p in paths if _EROT.search(p.rsplit("/", 1)[-1])])
+    firmware = await _firmware(walk, root, bmc, dpu=is_dpu(systems))
+    components = firmware.components(erots)
+    return Inventory(
+        node=node,
+        vendor=quirk.name,
+        power=power_of(host_system(systems)),
+        components=components,
+        gaps=_once((*_root_gaps(root, quirk, systems), *walk.gaps, *firmware.gaps)),
+    )
+
+
+async def identity(walk: Walk, quirk: Quirk) -> Inventory:
+    """Who this is: serial, UUID, model; of a BlueField, the card. No versions."""
+    root = await walk.root()
+    systems = of_type(await walk.first(root, "Systems"), "ComputerSystem")
+    dpu = is_dpu(systems)
+    parts = Parts("", dpu=dpu)
+    parts.systems(systems)
+    if dpu:
+        chassis = of_type(await walk.first(root, "Chassis"), "Chassis")
+        parts.card(systems[0], chassis, await _oem(walk, systems[0]))
+    host = None if dpu else host_system(systems)
+    devices = parts.devices
+    return Inventory(
+        node="",
+        vendor=quirk.name,
+        system_serial=text(host.data.get("SerialNumber")) if host is not None else None,
+        system_uuid=text(host.data.get("UUID")) if host is not None else None,
+        model=_model(systems, devices),
+        power=power_of(host_system(systems)),
+        devices=devices,
+        gaps=_once((*_root_gaps(root, quirk, systems), *walk.gaps, *parts.gaps)),
+    )
+
+
+async def _firmware(walk: Walk, root: Json, bmc: str, *, dpu: bool) -> Firmware:
+    firmware = Firmware(bmc, dpu=dpu)
+    path = link(root, "UpdateService")
+    service = (await walk.read(path)).data if path is not None else {}
+    if path is None:
+        firmware.gaps.append(_missing(ROOT, "no UpdateService"))
+    elif service and link(service, "FirmwareInventory") is None:
+        firmware.gaps.append(_missing(path, "no FirmwareInventory"))
+    firmware.add(await walk.first(service, "FirmwareInventory"))
+    software = link(service, "SoftwareInventory")
+    if software is not None and software != link(service, "FirmwareInventory"):
+        known = len(walk.gaps)
+        members = await walk.members(software)
+        if not members:
+            del walk.gaps[
+                known:
+            ]  # services link to it whether they have it or not (Dell, BlueField)
+        listed = {c.source for c in firmware.components(())}
+        firmware.add([m for m in members if m.path not in listed], software=True)
+    return firmware
+
+
+async def _host_parts(
+    walk: Walk, parts: Parts, systems: list[Resource], chassis: list[Resource]
+) -> None:
+    """Processors, network cards and baseboard, each from where this service has it."""
+    for system in systems:
+        parts.processors(of_type(await walk.first(system.data, "Processors"), "Processor"))
+    parts.chassis(chassis)
+    for resource in chassis:
+        adapters = await walk.first(resource.data, "NetworkAdapters")
+        parts.adapters(of_type(adapters, "NetworkAdapter"))
+    if any(d.kind is DeviceKind.GPU for d in parts.devices):
+        return
+    for resource in chassis:
+        paths = await walk.links(link(resource.data, "PCIeDevices"))
+        parts.pcie_gpus(await walk.reads([p for p in paths if _GPU_PATH.search(p)]))
+
+
+async def _oem(walk: Walk, system: Resource) -> Resource | None:
+    """NVIDIA's part of a BlueField's system, by its link; it hangs in NIC mode on old BMCs."""
+    path = link(system.data, "Oem", "Nvidia")
+    return await walk.read(path) if path is not None else None
+
+
+def _model(systems: list[Resource], devices: tuple[Device, ...]) -> str | None:
+    """The host's model; the baseboard's where the host names none (GB200)."""
+    host = host_system(systems)
+    own = text(host.data.get("Model")) if host is not None else None
+    boards = [d.model for d in devices if d.kind is DeviceKind.BASEBOARD]
+    return own or next((m for m in boards if m), None)
+
+
+def _root_gaps(root: Json, quirk: Quirk, systems: list[Resource]) -> list[Gap]:
+    gaps = []
+    if quirk.name == UNKNOWN.name:
+        detail = f"no vendor declaration fits {text(root.get('Vendor')) or 'an unnamed vendor'}"
+        gaps.append(Gap(reason=Reason.UNKNOWN_VENDOR, source=ROOT, detail=detail))
+    gaps += [
+        _missing(ROOT, f"no {name}")
+        for name in ("Systems", "Chassis", "Managers")
+        if link(root, name) is None
+    ]
+    if link(root, "Systems") is not None and not systems:
+        gaps.append(_missing(link(root, "Systems") or ROOT, "no system is listed"))
+    return gaps
+
+
+def _missing(source: str, detail: str) -> Gap:
+    return Gap(reason=Reason.NOT_OFFERED, source=source, detail=detail)
+
+
+def _once(gaps: tuple[Gap, ...]) -> tuple[Gap, ...]:
+    return tuple(dict.fromkeys(gaps))

@@ -1,0 +1,136 @@
+"""Single values out of a device's JSON. Pure; everything is hostile until it went through here.
+
+Nothing in this module raises for any JSON value: what cannot be read is None, and the caller says
+so in a Gap.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+Json = Mapping[str, Any]
+
+TEXT_MAX = 512  # longest version seen is under 80 characters; a longer one is not a version
+MEMBERS_MAX = 2048  # of one collection; the largest inventory seen has 106
+_PATH_MAX = 1024
+
+# what services print when they have nothing to say (recorded: facts, redfish V6 and V7)
+_PLACEHOLDER = re.compile(
+    r"""\s*(|n/?\.?a\.?|nil|null|none|unknown|not\ (present|available|applicable|specified)
+    |(version\ )?not\ available|no\ valid\ .*|default\ string|to\ be\ filled.*|invalid
+    |[-*.?]+|0{8,}|-\*|cpldserialnumber)\s*""",
+    re.IGNORECASE | re.VERBOSE,
+)
+
+
+def as_object(value: Any) -> Json:
+    """A JSON object, or an empty one."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def objects(value: Any, limit: int = MEMBERS_MAX) -> Iterator[Json]:
+    """The objects in a list (or a single object in place of a list), at most `limit`."""
+    items = value if isinstance(value, list) else [value]
+    for item in items[:limit]:
+        if isinstance(item, Mapping):
+            yield item
+
+
+def text(value: Any) -> str | None:
+    """Text or a number as trimmed text; None for placeholders, other types and overlong text."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return None
+    try:
+        found = str(value).strip()  # an integer of thousands of digits is refused by Python itself
+    except ValueError:
+        return None
+    if len(found) > TEXT_MAX or not found.isprintable() or _PLACEHOLDER.fullmatch(found):
+        return None
+    try:
+        found.encode()  # JSON can spell half of a surrogate pair, which nothing can store
+    except UnicodeEncodeError:
+        return None
+    return found
+
+
+def truth(value: Any) -> bool | None:
+    """A boolean, also when spelled as text; None for anything else."""
+    if isinstance(value, bool):
+        return value
+    spelled = {"true": True, "false": False}
+    return spelled.get(value.strip().lower()) if isinstance(value, str) else None
+
+
+def number(value: Any) -> float | None:
+    """A finite number, also when spelled as text; None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return None
+    try:
+        found = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return found if abs(found) < 1e15 else None  # also refuses nan and infinities
+
+
+def at(value: Any, *keys: str) -> Any:
+    """What lies under `keys` in nested objects; None as soon as something else is met."""
+    for key in keys:
+        if not isinstance(value, Mapping):
+            return None
+        value = value.get(key)
+    return value
+
+
+def path_of(value: Any) -> str | None:
+    """The path of a link (`{"@odata.id": ...}` or text), on this same service; else None.
+
+    Absolute links are cut to their path: a service behind another name must not send us elsewhere.
+    """
+    target = value.get("@odata.id") if isinstance(value, Mapping) else value
+    if not isinstance(target, str) or not 0 < len(target) <= _PATH_MAX:
+        return None
+    target = target.strip()
+    if not target.isprintable() or not target.isascii() or " " in target or ".." in target:
+        return None
+    if not target.startswith("/"):
+        try:
+            parts = urlsplit(target)
+        except ValueError:
+            return None
+        if parts.scheme not in ("http", "https"):
+            return None
+        target = parts.path + (f"?{parts.query}" if parts.query else "")
+    if not target.startswith("/") or target.startswith("//"):
+        return None
+    return target.split("#", 1)[0]
+
+
+def link(resource: Any, *keys: str) -> str | None:
+    """The path of the link under `keys`."""
+    return path_of(at(resource, *keys))
+
+
+def name_of(path: str) -> str:
+    """The last segment of a path: what an Id is by convention, used only if there is no Id."""
+    return path.rstrip("/").rsplit("/", 1)[-1]
+
+
+def mac(value: Any) -> str | None:
+    """A MAC address, lowercase with colons, from any common notation."""
+    found = text(value)
+    digits = re.sub(r"[^0-9a-f]", "", found.lower()) if found else ""
+    if len(digits) != 12 or digits in ("0" * 12, "f" * 12):
+        return None
+    return ":".join(digits[i : i + 2] for i in range(0, 12, 2))
+
+
+def mac_of_guid(value: Any) -> str | None:
+    """The base MAC inside a 64-bit GUID with 03:00 or ff:fe in its middle (EUI-64), else None."""
+    found = text(value)
+    digits = re.sub(r"[^0-9a-f]", "", found.lower()) if found else ""
+    if len(digits) != 16 or digits[6:10] not in ("0300", "fffe"):
+        return None
+    return mac(digits[:6] + digits[10:])

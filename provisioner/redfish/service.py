@@ -1,0 +1,157 @@
+"""Requests that change something: links and action targets read from the tree, ETags, refusals.
+
+Nothing here repeats a request by itself: a POST that may have arrived is its caller's to settle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from provisioner.model.outcome import Blocker, Reason
+from provisioner.ports import BmcAddress, BmcTransport, Call, Reply, Upload
+from provisioner.quirks import Quirk
+from provisioner.redfish.messages import body_of, refusal
+from provisioner.redfish.parsing import Json, as_object, at, link, objects, path_of, text
+from provisioner.redfish.parts import host_manager, host_system, of_type
+from provisioner.redfish.walk import ROOT, Resource, Walk
+
+UNBLOCK = "Look at the BMC's event log; it is tried again at the next turn."
+
+
+class Service:
+    """One BMC. Paths found once are kept for the life of this object."""
+
+    def __init__(self, transport: BmcTransport, address: BmcAddress, quirk: Quirk) -> None:
+        self.transport = transport
+        self.address = address
+        self.quirk = quirk
+        self._system: str | None = None
+
+    def walk(self) -> Walk:
+        """A fresh reading, with its own gaps."""
+        return Walk(self.transport, self.address, self.quirk)
+
+    async def call(
+        self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
+    ) -> Reply:
+        """One request as it is."""
+        return await self.transport.request(
+            self.address, Call(method, path, body=body, headers=headers or {})
+        )
+
+    async def upload(self, path: str, upload: Upload, timeout_s: float) -> Reply:
+        """A multipart POST; the file is streamed."""
+        return await self.transport.request(
+            self.address, Call("POST", path, body=upload, timeout_s=timeout_s)
+        )
+
+    async def get(self, path: str) -> Json:
+        """One resource; empty if it cannot be read as one."""
+        return (await self.walk().read(path)).data
+
+    async def system(self) -> Resource | None:
+        """The host's system, read now."""
+        if self._system is not None:
+            resource = await self.walk().read(self._system)
+            if resource.data:
+                return resource
+        walk = self.walk()
+        systems = of_type(await walk.first(await walk.root(), "Systems"), "ComputerSystem")
+        found = host_system(systems)
+        self._system = found.path if found is not None else None
+        return found
+
+    async def manager(self) -> Resource | None:
+        """The BMC's own manager, read now."""
+        walk = self.walk()
+        managers = of_type(await walk.first(await walk.root(), "Managers"), "Manager")
+        return host_manager(managers, await self.system())
+
+    async def part(self, name: str) -> Resource:
+        """A service that the root links to: "UpdateService", "EventService", "Tasks" ..."""
+        walk = self.walk()
+        path = link(await walk.root(), name)
+        return await walk.read(path) if path is not None else Resource(ROOT)
+
+    async def post(self, path: str, body: Any, subject: str) -> Reply | Blocker:
+        """A POST. The reply if it was accepted, else why it was not."""
+        reply = await self.call("POST", path, body)
+        if 200 <= reply.status < 300:
+            return reply
+        return refusal(reply, subject, UNBLOCK)
+
+    async def patch(
+        self, path: str, body: Any, subject: str, *, if_match: str = ""
+    ) -> Blocker | None:
+        """Read the resource's ETag, then PATCH under it (E1, E2, E4: absent, weak or wrong tags).
+
+        A refused tag is tried once more as "*": nothing was changed by a 412.
+        """
+        rule = if_match or self.quirk.if_match
+        tag = "*" if rule == "any" else await self._tag(path)
+        headers = {"If-Match": tag} if tag else {}
+        reply = await self.call("PATCH", path, body, headers)
+        if reply.status in (412, 428) and tag != "*":
+            reply = await self.call("PATCH", path, body, {"If-Match": "*"})
+        return None if 200 <= reply.status < 300 else refusal(reply, subject, UNBLOCK)
+
+    async def _tag(self, path: str) -> str:
+        """The header's tag before the body's; quoted, strong; "" if there is none."""
+        reply = await self.call("GET", path)
+        said = text(reply.headers.get("etag")) or text(body_of(reply).get("@odata.etag")) or ""
+        said = said.removeprefix("W/").strip()
+        if not said.strip('"'):
+            return ""
+        return said if said.startswith('"') else f'"{said}"'
+
+    async def reset_types(self, action: Json) -> list[str]:
+        """Reset types that an action allows; empty if it does not say."""
+        listed = action.get("ResetType@Redfish.AllowableValues")
+        if not isinstance(listed, list):
+            info = link(action, "@Redfish.ActionInfo") or path_of(action.get("@Redfish.ActionInfo"))
+            parameters = (await self.get(info)).get("Parameters") if info else None
+            listed = next(
+                (
+                    p.get("AllowableValues")
+                    for p in objects(parameters or [])
+                    if p.get("Name") == "ResetType"
+                ),
+                None,
+            )
+        return [t for t in (text(v) for v in listed) if t] if isinstance(listed, list) else []
+
+
+def action_of(resource: Json, name: str) -> Json:
+    """The action whose name ends so, standard or OEM; empty if it is not offered."""
+    return next((a for key, a in _actions(resource) if key.endswith(name)), {})
+
+
+def target_of(action: Json) -> str | None:
+    """Where to POST: read, never built (DGX has SimpleUpdate at a path of its own)."""
+    return path_of(action.get("target"))
+
+
+def not_offered(subject: str, what: str) -> Blocker:
+    """A service that has no such resource or action."""
+    return Blocker(
+        reason=Reason.NOT_OFFERED,
+        subject=subject,
+        detail=f"this service offers no {what}",
+        unblock="Update the BMC's firmware, or do it by hand.",
+    )
+
+
+def _actions(resource: Json) -> Iterator[tuple[str, Json]]:
+    """(name, action), also from under Oem and Oem.<vendor>; three levels are all there are."""
+    level = [as_object(at(resource, "Actions"))]
+    for _ in range(3):
+        below = []
+        for actions in level:
+            for key, value in list(actions.items())[:64]:
+                action = as_object(value)
+                if "target" in action:
+                    yield str(key), action
+                elif action:
+                    below.append(action)
+        level = below

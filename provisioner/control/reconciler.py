@@ -45,9 +45,10 @@ class Reconciler:
 
     async def drive(self, operation_id: str) -> None:
         """Drive one operation until its node rests. Re-enterable from any point."""
-        operation = await self._store.take(operation_id)
-        if operation.status is not OperationStatus.ACTIVE:
-            return
+        try:
+            operation = await self._store.take(operation_id)
+        except Fenced:
+            return  # it is over
         hold = Hold(self._store, self._clock, operation)
         try:
             await self._turns(hold)
@@ -69,7 +70,7 @@ class Reconciler:
             if blockers:
                 failures += 1
                 turn = after_failure(
-                    node, blockers, failures=failures, retry_s=self._settings.retry_s
+                    node, tuple(blockers), failures=failures, retry_s=self._settings.retry_s
                 )
                 if isinstance(turn, lifecycle.Enter):
                     await self._performer.perform(hold, node, turn, None)
@@ -82,9 +83,7 @@ class Reconciler:
                 wait_s = min(turn.after_s, self._settings.retry_max_s)
                 await self._clock.sleep(wait_s)
             elif isinstance(turn, Rest):
-                await self._store.end_operation(
-                    hold.operation, OperationStatus.DONE, turn.why, self._clock.now()
-                )
+                await self._store.end_operation(hold.operation, OperationStatus.DONE, turn.why)
                 return
 
     async def _turn(self, hold: Hold, node: Node) -> tuple[Turn, Sequence[Blocker]]:
@@ -137,6 +136,4 @@ class Reconciler:
             node=node.model_copy(update={"blockers": (bug,), "note": str(bug)}),
             journal=[("parked", {"node": node.id})],
         )
-        await self._store.end_operation(
-            hold.operation, OperationStatus.PARKED, str(bug), self._clock.now()
-        )
+        await self._store.end_operation(hold.operation, OperationStatus.PARKED, str(bug))

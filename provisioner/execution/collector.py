@@ -15,7 +15,7 @@ from provisioner.execution.switch_api import SwitchApi
 from provisioner.execution.work import Site
 from provisioner.model.inventory import Component, Device, Inventory
 from provisioner.model.node import BmcRef, Node, NodeKind
-from provisioner.model.outcome import Blocker, Gap
+from provisioner.model.outcome import Blocker, Gap, Reason
 from provisioner.planning import inband_facts
 from provisioner.ports import PortError
 
@@ -32,6 +32,18 @@ _ABSENT_IN_NIC_MODE = frozenset(
         "bluefield.bsp",
         "bluefield.ofed",
         "bluefield.golden",
+    }
+)
+
+
+# an answer that did not come, as against a resource that the service does not have
+_SILENT = frozenset(
+    {
+        Reason.UNREACHABLE,
+        Reason.LOGIN_REFUSED,
+        Reason.ACCOUNT_LOCKED,
+        Reason.CERTIFICATE_CHANGED,
+        Reason.BUSY,
     }
 )
 
@@ -70,10 +82,13 @@ class Collector:
             if isinstance(client, Blocker):
                 return client
             if last is None:
-                return await client.collect(node.id, bmc.name)
-            return await client.firmware(node.id, bmc.name)
+                seen = await client.collect(node.id, bmc.name)
+            else:
+                seen = await client.firmware(node.id, bmc.name)
         except PortError as error:
             return blocked(error, f"{node.id}/{bmc.name}")
+        silent = [g for g in seen.gaps if g.reason in _SILENT]
+        return seen if not silent else _incomplete(node, bmc, silent[0])
 
     async def _switch(self, node: Node) -> Collected:
         try:
@@ -103,6 +118,15 @@ class Collector:
             components=(os,),
         )
         return seen, ()
+
+
+def _incomplete(node: Node, bmc: BmcRef, gap: Gap) -> Blocker:
+    return Blocker(
+        reason=gap.reason,
+        subject=f"{node.id}/{bmc.name}",
+        detail=f"{gap.source} did not answer: {gap.detail}",
+        unblock="It is tried again by itself; look at the BMC if it lasts.",
+    )
 
 
 def merge(

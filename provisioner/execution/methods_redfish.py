@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 
 from provisioner.execution.once import Act, Sent, Snapshot
 from provisioner.execution.work import Site, Work
-from provisioner.model.inventory import Activation, Inventory
+from provisioner.model.inventory import Inventory
 from provisioner.model.node import Node
 from provisioner.model.operation import LedgerEntry
 from provisioner.model.outcome import Blocker, Reason
@@ -115,27 +115,20 @@ async def _task(
 ) -> Blocker | None:
     """Follow a task; an error while waiting is silence, only the task or the limit ends it."""
     until = entry.intended_at + limit_s
-    ref = TaskRef(path=entry.task) if entry.task else None
+    ref: TaskRef | None = None
     last = "no progress was seen"
     while site.clock.now() < until:
         await site.clock.sleep(site.settings.poll_s)
         try:
-            if ref is None:  # the answer was lost: an adopted action is the newest task
-                running = await client.tasks()
-                if not running:
-                    return None
-                continue
+            ref = ref or await _watched(client, entry)
             view = await client.task(ref)
+            if view.vanished:
+                # the table of tasks dies with the BMC: only versions can tell now
+                written = await _runs(client, node, step)
+                return None if written else _failed(node, step, _VANISHED)
         except PortError as error:
             last = str(error)
             continue
-        if view.vanished:
-            # the table of tasks dies with the BMC; an update that resets it ends like this
-            if step.activation is Activation.NONE:
-                return None
-            return _failed(
-                node, step, "its task vanished, and nothing shows whether it was written"
-            )
         if view.failed is not None:
             return _failed(node, step, view.failed)
         if view.done:
@@ -147,6 +140,28 @@ async def _task(
         detail=f"no end within {limit_s:.0f} s: {last}",
         unblock="Reset the card's BMC (or the BMC that owns the task), then retry the node.",
     )
+
+
+_VANISHED = "its task vanished, and nothing shows that it was written"
+
+
+async def _watched(client: Redfish, entry: LedgerEntry) -> TaskRef:
+    """The task to follow. Of an action whose answer was lost: the task that was not there before.
+
+    An empty path is a service's own way (iLO 5): it tells the progress elsewhere.
+    """
+    if entry.task or not entry.outcome.startswith("adopted"):
+        return TaskRef(path=entry.task)
+    before = entry.before.get("seen", {}).get("tasks", [])
+    new = sorted(set(await client.task_paths()) - set(before))
+    return TaskRef(path=new[-1] if new else "")
+
+
+async def _runs(client: Redfish, node: Node, step: Step) -> bool:
+    """Whether the version that was written is shown as running already."""
+    inventory = await client.firmware(node.id, "")
+    found = [c.version for c in inventory.of_kind(step.component)]
+    return bool(found) and all(v == step.to_version for v in found)
 
 
 async def _installed(

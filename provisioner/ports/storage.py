@@ -54,7 +54,7 @@ class Store(Protocol):
         ...
 
     async def end_operation(
-        self, operation: Operation, status: OperationStatus, note: str, now: float
+        self, operation: Operation, status: OperationStatus, note: str
     ) -> Operation:
         """The operation is over (or parked for a person); fenced like every write."""
         ...

@@ -17,7 +17,7 @@ from provisioner.model.certificate import Certificate
 from provisioner.model.health import HealthReport
 from provisioner.model.inventory import Inventory
 from provisioner.model.node import Node
-from provisioner.model.operation import ActionStatus, LedgerEntry, Operation
+from provisioner.model.operation import ActionStatus, LedgerEntry, Operation, OperationStatus
 from provisioner.model.tenant import ReleaseProof, Tenant
 from provisioner.store import evidence_rows, node_rows, operation_rows
 from provisioner.store import journal as chain
@@ -113,6 +113,12 @@ class SqlStore:
         assert all(p is None or p.node == operation.node for p in parts), "of its own node only"
         rows = tuple(journal)
         return await self.write(lambda c: _record(c, operation, node, parts, rows, now))
+
+    async def end_operation(
+        self, operation: Operation, status: OperationStatus, note: str
+    ) -> Operation:
+        ended = operation.model_copy(update={"status": status, "note": note})
+        return await self.write(lambda c: operation_rows.fence(c, ended))
 
     # the ledger
 

@@ -1,0 +1,201 @@
+"""House rules that no linter knows: sizes, complete tables of contents, documents equal to code."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import pkgutil
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from provisioner import checks, components, quirks, settings, switches
+from provisioner.checks.check import Check
+from provisioner.planning import journey
+from provisioner.quirks.quirk import Quirk
+
+ROOT = Path(__file__).parents[1]
+MODULE_LINES_MAX = 300
+FUNCTION_LINES_MAX = 70
+LINE_CHARS_MAX = 100
+BAD_WORDS = {"manager", "helper", "helpers", "util", "utils", "common", "core"}
+TEXT = {".py", ".md", ".yaml", ".yml", ".toml", ".sh", ".cfg", ".j2", ".html", ".js", ".css"}
+SKIPPED = {"__pycache__", "node_modules"}
+
+
+def files(*folders: str, suffixes: set[str]) -> Iterator[Path]:
+    for folder in folders:
+        for path in sorted((ROOT / folder).rglob("*")):
+            if path.suffix in suffixes and path.is_file() and not SKIPPED & set(path.parts):
+                yield path
+
+
+def own_code() -> Iterator[Path]:
+    return files("provisioner", "tests", suffixes={".py"})
+
+
+def own_texts() -> Iterator[Path]:
+    yield from (p for p in sorted(ROOT.iterdir()) if p.is_file() and p.suffix in TEXT)
+    yield from (p for p in (ROOT / "Makefile", ROOT / ".ci" / "run", ROOT / ".ci" / "setup"))
+    yield from files("provisioner", "tests", "docs", "ansible", "images", suffixes=TEXT)
+
+
+def named(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def modules(package: ModuleType) -> Iterator[ModuleType]:
+    for found in pkgutil.iter_modules(package.__path__):
+        yield importlib.import_module(f"{package.__name__}.{found.name}")
+
+
+def test_no_module_is_longer_than_a_reader_can_hold():
+    long = {named(p): n for p in own_code() if (n := p.read_text().count("\n")) > MODULE_LINES_MAX}
+
+    assert long == {}
+
+
+def test_no_function_is_longer_than_a_screen():
+    long = {
+        f"{named(path)}:{node.name}": node.end_lineno - node.lineno + 1
+        for path in own_code()
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.end_lineno
+        and node.end_lineno - node.lineno + 1 > FUNCTION_LINES_MAX
+    }
+
+    assert long == {}
+
+
+def test_no_line_of_code_is_too_long():
+    long = [
+        f"{named(path)}:{number}"
+        for path in own_code()
+        for number, line in enumerate(path.read_text().splitlines(), start=1)
+        if len(line) > LINE_CHARS_MAX and "http" not in line and "noqa: E501" not in line
+    ]
+
+    assert long == []
+
+
+def test_every_module_says_what_it_is_for():
+    silent = [
+        named(path)
+        for path in own_code()
+        if path.read_text().strip() and not ast.get_docstring(ast.parse(path.read_text()))
+    ]
+
+    assert silent == []
+
+
+def test_nothing_prints():
+    prints = [
+        f"{named(path)}:{node.lineno}"
+        for path in files("provisioner", suffixes={".py"})
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id == "print"
+    ]
+
+    assert prints == []
+
+
+def test_no_module_or_class_has_a_name_that_says_nothing():
+    """Methods and values may say "manager": Redfish has a resource of that name."""
+    bad = [named(p) for p in own_code() if BAD_WORDS & set(p.stem.lower().split("_"))]
+    for path in own_code():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                words = {w.lower() for w in re.findall(r"[A-Z]?[a-z0-9]+|[A-Z]+", node.name)}
+                bad += [f"{named(path)}:{node.name}"] if BAD_WORDS & words else []
+
+    assert bad == []
+
+
+def test_nothing_is_left_to_do():
+    marks = re.compile(r"\b(TO" + r"DO|FIX" + r"ME)\b")
+    left = [
+        f"{named(path)}:{number}"
+        for path in own_texts()
+        for number, line in enumerate(path.read_text().splitlines(), start=1)
+        if marks.search(line)
+    ]
+
+    assert left == []
+
+
+def test_nothing_names_a_place_on_somebodys_machine():
+    places = re.compile(r"(?<![\w.-])/(?:wo" + r"rk|Us" + r"ers|tmp/mk|opt/py" + r"pi)\b")
+    found = [
+        f"{named(path)}:{number}"
+        for path in own_texts()
+        for number, line in enumerate(path.read_text().splitlines(), start=1)
+        if places.search(line)
+    ]
+
+    assert found == []
+
+
+def test_every_quirk_is_in_the_table_of_contents():
+    declared = {
+        value.name
+        for m in modules(quirks)
+        for value in vars(m).values()
+        if isinstance(value, Quirk)
+    }
+
+    assert declared - {quirks.UNKNOWN.name} <= {quirk.name for quirk in quirks.ALL.values()}
+
+
+def test_every_quirk_flag_is_documented():
+    text = (ROOT / "provisioner" / "quirks" / "README.md").read_text()
+
+    assert [name for name in Quirk.model_fields if f"`{name}`" not in text] == []
+
+
+def test_every_check_is_in_the_table_of_contents():
+    declared = {
+        value.name
+        for m in modules(checks)
+        for value in vars(m).values()
+        if isinstance(value, Check)
+    }
+
+    assert declared == {check.name for check in checks.ALL}
+
+
+def test_every_component_kind_is_in_the_table_of_contents():
+    declared = {k.name for m in modules(components) for k in getattr(m, "KINDS", ())}
+
+    assert declared == set(components.ALL)
+
+
+def test_every_switch_is_in_the_table_of_contents():
+    assert {m.__name__.rpartition(".")[2] for m in modules(switches)} == set(switches.ALL)
+
+
+def test_the_settings_are_documented_as_they_are():
+    assert settings.markdown() in (ROOT / "docs" / "settings.md").read_text()
+
+
+def test_every_setting_is_used():
+    used = "".join(p.read_text() for p in files("provisioner", suffixes={".py"}))
+    idle = [n for n in settings.Settings.model_fields if len(re.findall(rf"\b{n}\b", used)) < 2]
+
+    assert idle == []
+
+
+def test_the_journey_in_the_documents_is_the_journey():
+    assert journey.diagram() in (ROOT / "docs" / "lifecycle.md").read_text()
+
+
+@pytest.mark.parametrize("path", [p for p in own_texts() if p.suffix == ".md"], ids=named)
+def test_every_link_of_a_document_leads_somewhere(path: Path):
+    links = re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", path.read_text())
+
+    assert [link for link in links if not (path.parent / link).exists()] == []

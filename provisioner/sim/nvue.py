@@ -14,11 +14,10 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from provisioner.sim.clock import SimClock
+from provisioner.sim.redfish_answers import GONE, Answer
 from provisioner.sim.switch import Switch
 from provisioner.sim.switch_config import Revision, Tree
 from provisioner.sim.switch_state import operational
-
-Answer = tuple[int, dict[str, str], bytes]
 
 PREFIX = "/nvue_v1"
 BODY_MAX = 1024 * 1024  # bytes; a whole configuration is below 100 KB
@@ -41,15 +40,15 @@ class NvueService:
         query: Mapping[str, str],
         headers: Mapping[str, str],
         body: bytes,
-    ) -> Answer | None:
-        """(status, headers, body), or None: nothing answers at this address now.
+    ) -> Answer:
+        """The answer; `GONE` while nothing answers at this address.
 
         `headers` have lowercase names; `path` begins with "/nvue_v1".
         """
         now = self.clock.now()
         self.switch.schedule.advance(now)
         if not self.switch.up(now) or not self.reachable():
-            return None
+            return GONE
         self.requests += 1
         if not self._authorized(headers.get("authorization", "")):
             return _problem(401, "Unauthorized", "wrong username or password")
@@ -152,7 +151,7 @@ class NvueService:
         if job is None:
             return _not_found((*parts, actions[0]))
         # a bare job id, as text: not an object (facts: redfish 3.5)
-        return 202, {"Content-Type": "application/json"}, job.encode()
+        return Answer(202, {"Content-Type": "application/json"}, job.encode())
 
     def _change(self, parts: tuple[str, ...], rev: str, method: str, document: Any) -> Answer:
         revision = self.switch.revisions.get(rev)
@@ -168,7 +167,7 @@ class NvueService:
                     revision.changes.append(((key,), None))
             else:
                 revision.changes.append((parts, None))
-            return 204, {}, b""
+            return Answer(204, {})
         if not isinstance(document, dict):
             return _problem(400, "Bad Request", "the body must be an object")
         revision.changes.append((parts, document))
@@ -285,12 +284,14 @@ def _walk(tree: Any, parts: tuple[str, ...]) -> Any:
 
 
 def _json(status: int, document: Any) -> Answer:
-    return status, {"Content-Type": "application/json"}, json.dumps(document).encode()
+    return Answer(status, {"Content-Type": "application/json"}, json.dumps(document).encode())
 
 
 def _problem(status: int, title: str, detail: str) -> Answer:
     document = {"title": title, "detail": detail, "status": status}
-    return status, {"Content-Type": "application/problem+json"}, json.dumps(document).encode()
+    return Answer(
+        status, {"Content-Type": "application/problem+json"}, json.dumps(document).encode()
+    )
 
 
 def _not_found(parts: tuple[str, ...]) -> Answer:

@@ -10,6 +10,7 @@ import pytest
 
 from provisioner.sim.clock import HandClock, Schedule
 from provisioner.sim.nvue import NvueService
+from provisioner.sim.redfish_answers import GONE
 from provisioner.sim.switch import Neighbour, Switch
 
 BASIC = "Basic " + base64.b64encode(b"cumulus:secret").decode()
@@ -45,8 +46,8 @@ class Client:
             {"authorization": auth},
             b"" if body is None else json.dumps(body).encode(),
         )
-        assert answer is not None, "the switch is down"
-        return answer[0], json.loads(answer[2] or b"null")
+        assert answer.status, "the switch is down"
+        return answer.status, json.loads(answer.body or b"null")
 
     def revise(self, path: str, change: Any) -> str:
         """Open a revision, change one thing in it, ask to apply it; the revision's id."""
@@ -170,7 +171,7 @@ def test_the_image_runs_after_fetch_install_boot_next_and_reboot(client: Client)
     client.clock.move(2)
     client.act("/system", "@reboot")
     client.clock.move(5)
-    assert client.service.handle("GET", "/nvue_v1/system", {}, {}, b"") is None
+    assert client.service.handle("GET", "/nvue_v1/system", {}, {}, b"") == GONE
     client.clock.move(600)
 
     assert client("GET", "/system/version")[1]["image"] == "5.12.1.100"

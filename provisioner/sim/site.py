@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from provisioner.sim.build import build_machine
 from provisioner.sim.cabling import (
@@ -21,6 +21,7 @@ from provisioner.sim.cabling import (
     units,
 )
 from provisioner.sim.clock import FastClock, HandClock, Schedule, SimClock
+from provisioner.sim.faults import FaultRules
 from provisioner.sim.host import Cable, HostView
 from provisioner.sim.inband import Inband, Sleep
 from provisioner.sim.machine import Machine
@@ -40,6 +41,12 @@ CREDENTIAL_NAMES = {
     "hpe": "hpe_ilo",
     "lenovo": "lenovo_xcc",
 }
+
+
+class Counts(Protocol):
+    """A service that counts what it answered."""
+
+    requests: int
 
 
 class Site:
@@ -76,7 +83,9 @@ class Site:
         self.nvue = {n: NvueService(s, self.clock) for n, s in self.switches.items()}
         self.inband = Inband(self.hosts, self.clock, sleep or sleeping(self.clock))
         self.urls: dict[str, str] = {}
-        self.injected: list[tuple[str, str]] = []  # (node or switch, preset), in order
+        self.redfish: dict[str, Counts] = {}  # "su0-n00/host" -> its service
+        self.faults = FaultRules()
+        self.injected: list[tuple[str, str]] = []  # ("su0-n00/GPU_SXM_5", preset), in order
 
     def advance(self) -> float:
         """Let everything happen that is due by now; the time in seconds since the epoch."""

@@ -16,7 +16,7 @@ from provisioner.quirks import Quirk
 from provisioner.redfish import accounts, boot, collect, updates
 from provisioner.redfish.parsing import at, link, text
 from provisioner.redfish.parts import power_of
-from provisioner.redfish.service import Service, action_of, not_offered, target_of
+from provisioner.redfish.service import Service, action_of, not_offered, raise_silence, target_of
 from provisioner.redfish.tasks import TaskRef, TaskView, of_hpe, view
 
 _RUNNING = frozenset(
@@ -42,15 +42,15 @@ class Redfish:
 
     async def collect(self, node: str, bmc: str) -> Inventory:
         """Versions and parts behind this BMC; `bmc` is its name within the node."""
-        return await collect.everything(self._service.walk(), self.quirk, node, bmc)
+        return _spoken(await collect.everything(self._service.walk(), self.quirk, node, bmc))
 
     async def firmware(self, node: str, bmc: str) -> Inventory:
         """Versions, background copies and power only."""
-        return await collect.versions(self._service.walk(), self.quirk, node, bmc)
+        return _spoken(await collect.versions(self._service.walk(), self.quirk, node, bmc))
 
     async def identity(self) -> Inventory:
         """Serial, UUID and model; of a BlueField's BMC, the card instead of the system."""
-        return await collect.identity(self._service.walk(), self.quirk)
+        return _spoken(await collect.identity(self._service.walk(), self.quirk))
 
     async def power(self) -> Power:
         """The host's power state."""
@@ -221,6 +221,13 @@ class Redfish:
     async def subscribe(self, destination: str, context: str) -> str | Blocker:
         """Have events posted to `destination`; the subscription's path."""
         return await accounts.subscribe(self._service, destination, context)
+
+
+def _spoken(inventory: Inventory) -> Inventory:
+    """The inventory, unless the BMC said nothing at all: then its silence is raised."""
+    if not (inventory.components or inventory.devices):
+        raise_silence(inventory.gaps)
+    return inventory
 
 
 __all__ = ["Redfish", "TaskRef", "TaskView"]

@@ -24,13 +24,14 @@ _GPU_PATH = re.compile(r"/(GPU|Video\.Slot)[^/]*$", re.IGNORECASE)
 
 
 async def everything(walk: Walk, quirk: Quirk, node: str, bmc: str) -> Inventory:
-    """Versions and parts."""
+    """Versions and parts. Without a name, the BMC is called "host" or "DPU_0"."""
     root = await walk.root()
     systems = of_type(await walk.first(root, "Systems"), "ComputerSystem")
     chassis = of_type(await walk.first(root, "Chassis"), "Chassis")
     managers = of_type(await walk.first(root, "Managers"), "Manager")
     dpu = is_dpu(systems)
-    parts = Parts(bmc, dpu=dpu)
+    bmc = bmc or ("DPU_0" if dpu else "host")
+    parts = Parts(bmc)
     parts.systems(systems)
     parts.managers(managers)
     firmware = await _firmware(walk, root, bmc, dpu=dpu)
@@ -80,7 +81,7 @@ async def identity(walk: Walk, quirk: Quirk) -> Inventory:
     root = await walk.root()
     systems = of_type(await walk.first(root, "Systems"), "ComputerSystem")
     dpu = is_dpu(systems)
-    parts = Parts("", dpu=dpu)
+    parts = Parts("")
     parts.systems(systems)
     if dpu:
         chassis = of_type(await walk.first(root, "Chassis"), "Chassis")

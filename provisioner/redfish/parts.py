@@ -81,9 +81,8 @@ def power_of(system: Resource | None) -> Power:
 class Parts:
     """Collects devices of one BMC; `bmc` is its name within the node."""
 
-    def __init__(self, bmc: str, *, dpu: bool) -> None:
+    def __init__(self, bmc: str) -> None:
         self._bmc = bmc
-        self._dpu = dpu
         self._found: list[Device] = []
         self.gaps: list[Gap] = []
 

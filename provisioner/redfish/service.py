@@ -5,11 +5,19 @@ Nothing here repeats a request by itself: a POST that may have arrived is its ca
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from provisioner.model.outcome import Blocker, Reason
-from provisioner.ports import BmcAddress, BmcTransport, Call, Reply, Upload
+from provisioner.model.outcome import Blocker, Gap, Reason
+from provisioner.ports import (
+    BmcAddress,
+    BmcTransport,
+    Call,
+    LoginRefused,
+    Reply,
+    Unreachable,
+    Upload,
+)
 from provisioner.quirks import Quirk
 from provisioner.redfish.messages import body_of, refusal
 from provisioner.redfish.parsing import Json, as_object, at, link, objects, path_of, text
@@ -59,6 +67,8 @@ class Service:
         walk = self.walk()
         systems = of_type(await walk.first(await walk.root(), "Systems"), "ComputerSystem")
         found = host_system(systems)
+        if found is None:
+            raise_silence(walk.gaps)
         self._system = found.path if found is not None else None
         return found
 
@@ -120,6 +130,16 @@ class Service:
                 None,
             )
         return [t for t in (text(v) for v in listed) if t] if isinstance(listed, list) else []
+
+
+def raise_silence(gaps: Sequence[Gap]) -> None:
+    """Raise for a BMC that gave nothing: silence and refused logins are no facts about a device."""
+    for gap in gaps:
+        told = f"{gap.source}: {gap.detail}"
+        if gap.reason is Reason.LOGIN_REFUSED:
+            raise LoginRefused(told)
+        if gap.reason is Reason.UNREACHABLE:
+            raise Unreachable(told, maybe_executed=False)
 
 
 def action_of(resource: Json, name: str) -> Json:

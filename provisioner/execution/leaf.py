@@ -22,6 +22,8 @@ from provisioner.switches.cumulus import Ask, Move
 # Tries of one batch: a lost answer, then a revision that raced with somebody else's.
 TRIES_MAX = 3
 REQUEST_S = 30.0
+# Refusals that one port of a batch may bring on all of it.
+_OF_ONE_PORT = (Reason.SWITCH_REFUSED, Reason.MALFORMED)
 
 Lookup = Callable[[], Awaitable[SwitchAddress | Blocker]]
 Routes = Mapping[str, tuple[str, ...]]  # VRF -> prefixes
@@ -103,9 +105,7 @@ class Leaf:
                 await self._clock.sleep(self._limits.switch_gather_s)
                 batch = self._take()
                 outcome = await self._batch([m for w in batch for m in w.moves])
-                alone = len(batch) > 1 and any(
-                    b.reason is Reason.SWITCH_REFUSED for b in outcome.blockers
-                )
+                alone = len(batch) > 1 and any(b.reason in _OF_ONE_PORT for b in outcome.blockers)
                 for waiting in batch:
                     # one bad port makes a whole revision invalid: then each node has its own
                     mine = await self._batch(waiting.moves) if alone else outcome

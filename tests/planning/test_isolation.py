@@ -1,0 +1,121 @@
+"""Where ports are, where they must be, and what is a leak."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from provisioner.model.location import Port
+from provisioner.model.node import Placement
+from provisioner.model.outcome import Blocker, Reason
+from provisioner.model.tenant import PortPlacement
+from provisioner.planning import addressing
+from provisioner.planning.isolation import leaks, misplaced, placement_of, prefixes_of
+
+PORTS = tuple(
+    Port(
+        switch=f"leaf{r}",
+        interface="swp1s0",
+        rail=r,
+        nic_slot=f"NIC_{r}",
+        address=f"{addressing.link(r, 0, 0).leaf}/31",
+    )
+    for r in range(3)
+)
+
+
+def at(*vrfs: str) -> tuple[PortPlacement, ...]:
+    return tuple(
+        PortPlacement(switch=p.switch, interface=p.interface, vrf=v)
+        for p, v in zip(PORTS, vrfs, strict=False)
+    )
+
+
+@pytest.mark.parametrize(
+    ("placements", "expected"),
+    [
+        (at("MAINT", "MAINT", "MAINT"), (Placement.MAINTENANCE, "MAINT")),
+        (at("RED", "RED", "RED"), (Placement.CUSTOMER, "RED")),
+        (at("default", "", "default"), (Placement.NONE, "")),
+        (at("RED", "RED", "MAINT"), (Placement.MIXED, "")),
+        (at("RED", "RED", "BLUE"), (Placement.MIXED, "")),
+        (at("RED", "RED", ""), (Placement.MIXED, "")),
+        (at("mgmt", "mgmt", "mgmt"), (Placement.MIXED, "")),
+        (at("RED", "RED"), (Placement.MIXED, "")),
+        ((*at("RED", "RED", "RED"), *at("BLUE")), (Placement.MIXED, "")),
+        (
+            (*at("RED", "RED", "RED"), PortPlacement(switch="x", interface="y", vrf="RED")),
+            (Placement.MIXED, ""),
+        ),
+        ((), (Placement.MIXED, "")),
+    ],
+)
+def test_a_placement_is_proved_of_every_port_or_mixed(
+    placements: tuple[PortPlacement, ...], expected: tuple[Placement, str]
+) -> None:
+    assert placement_of(PORTS, placements) == expected
+
+
+@given(st.lists(st.sampled_from(["RED", "BLUE", "MAINT", "", "default"]), max_size=3))
+def test_nothing_is_misplaced_exactly_if_all_ports_are_in_the_vrf(vrfs: list[str]) -> None:
+    assert (misplaced(PORTS, at(*vrfs), "RED") == ()) == (vrfs == ["RED"] * 3)
+
+
+def test_a_port_of_somebody_else_is_not_proof() -> None:
+    other = PortPlacement(switch="leaf9", interface="swp9", vrf="RED")
+
+    found = misplaced(PORTS, (*at("RED", "RED", "RED"), other), "RED")
+
+    assert [(b.reason, b.subject) for b in found] == [(Reason.ISOLATION, "leaf9/swp9")]
+
+
+def test_a_node_without_ports_is_never_proved() -> None:
+    assert misplaced((), (), "RED")
+
+
+@pytest.mark.parametrize(
+    ("route", "leaking"),
+    [
+        ("172.0.0.0/31", True),
+        ("172.0.0.1/32", True),
+        ("172.32.0.0/31", True),
+        ("172.0.0.2/31", False),
+        ("172.0.0.0/26", False),
+        ("0.0.0.0/0", False),
+        ("2001:db8::/64", False),
+    ],
+)
+def test_a_route_to_a_link_or_a_part_of_it_is_a_leak(route: str, *, leaking: bool) -> None:
+    prefixes = prefixes_of(PORTS)
+    assert not isinstance(prefixes, Blocker)
+
+    assert bool(leaks(prefixes, {"RED": ["172.0.0.0/31"], "BLUE": [route]}, "RED")) is leaking
+
+
+def test_a_port_without_an_address_cannot_be_looked_for() -> None:
+    found = prefixes_of((PORTS[0].model_copy(update={"address": ""}),))
+
+    assert isinstance(found, Blocker)
+
+
+@given(
+    st.integers(0, addressing.RAILS - 1),
+    st.integers(0, addressing.UNITS_MAX - 1),
+    st.integers(0, addressing.HOSTS_MAX - 1),
+)
+def test_an_address_tells_its_place(rail: int, unit: int, index: int) -> None:
+    link = addressing.link(rail, unit, index)
+
+    for address, leaf_end in ((link.host, False), (link.leaf, True)):
+        place = addressing.place_of(f"{address}/31")
+
+        assert place == addressing.RailPlace(
+            rail=rail, scalable_unit=unit, index=index, leaf_end=leaf_end
+        )
+    assert addressing.network_of(link.leaf + "/31") == link.prefix
+
+
+@pytest.mark.parametrize("address", ["", "10.0.0.1", "172.0.0.300", "::1", "x" * 1000])
+def test_an_address_outside_the_plan_has_no_place(address: str) -> None:
+    assert addressing.place_of(address) is None

@@ -1,0 +1,159 @@
+"""A simulated site in memory behind the ports that tenancy and validation need.
+
+Time is virtual: it moves to the next waker only when nobody else has anything to do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import heapq
+import json
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+from provisioner.execution.reach import Reach
+from provisioner.execution.tenancy import Tenancy
+from provisioner.execution.work import Site as Effects
+from provisioner.model.location import Location, Port
+from provisioner.model.node import Node, NodeKind, Placement
+from provisioner.ports import (
+    Call,
+    PlaybookCall,
+    PlaybookResult,
+    Reply,
+    Secret,
+    SwitchAddress,
+    Unreachable,
+)
+from provisioner.settings import Settings
+from provisioner.sim.site import SWITCH_PASSWORD, SWITCH_USER, Site
+from provisioner.store import open_store
+
+YIELDS = 20  # turns of the loop after which nobody else has anything to do
+
+
+class VirtualClock:
+    """Sleeping costs nothing; the order of wakers is the order of their times."""
+
+    def __init__(self) -> None:
+        self.time = 1_750_000_000.0
+        self._wakers: list[tuple[float, int]] = []
+        self._count = 0
+
+    def now(self) -> float:
+        return self.time
+
+    async def sleep(self, seconds: float) -> None:
+        self._count += 1
+        mine = (self.time + seconds, self._count)
+        heapq.heappush(self._wakers, mine)
+        try:
+            while True:
+                for _ in range(YIELDS):
+                    await asyncio.sleep(0)
+                if self._wakers[0] == mine:
+                    self.time = max(self.time, mine[0])
+                    return
+        finally:
+            self._wakers.remove(mine)
+            heapq.heapify(self._wakers)
+
+
+class InMemorySwitches:
+    """SwitchTransport to the simulator without a wire; `lose(method, path)` loses an answer."""
+
+    def __init__(self, site: Site) -> None:
+        self.site = site
+        self.calls: list[tuple[str, str, str]] = []
+        self.lose: Callable[[int, str, str], bool] = lambda _n, _method, _path: False
+
+    async def request(self, switch: SwitchAddress, call: Call) -> Reply:
+        name = urlsplit(switch.url).hostname.split(".")[0]
+        assert switch.secret is not None
+        token = base64.b64encode(f"{switch.username}:{switch.secret.reveal()}".encode()).decode()
+        parts = urlsplit(call.path)
+        self.calls.append((name, call.method, parts.path))
+        answer = self.site.nvue[name].handle(
+            call.method,
+            parts.path,
+            dict(parse_qsl(parts.query)),
+            {"authorization": f"Basic {token}"},
+            b"" if call.body is None else json.dumps(call.body).encode(),
+        )
+        if not answer or not answer.status:
+            raise Unreachable(f"{name} does not answer", maybe_executed=False)
+        if self.lose(len(self.calls), call.method, parts.path):
+            raise Unreachable("the answer was lost", maybe_executed=True)
+        return Reply(answer.status, dict(answer.headers), answer.body)
+
+    async def close(self) -> None:
+        pass
+
+
+class SiteCredentials:
+    """Every switch's credential."""
+
+    async def current(self, _name: str) -> tuple[str, Secret]:
+        return SWITCH_USER, Secret(SWITCH_PASSWORD)
+
+
+class InMemoryHosts:
+    """PlaybookRunner on the simulator's hosts."""
+
+    def __init__(self, site: Site) -> None:
+        self.site = site
+        self.calls: list[list[str]] = []
+
+    async def run(self, call: PlaybookCall) -> PlaybookResult:
+        self.calls.append([c["name"] for c in call.variables.get("commands", [])])
+        return PlaybookResult(**await self.site.inband.run(call.play, call.host, call.variables))
+
+    async def close(self) -> None:
+        pass
+
+
+class Rig:
+    """Site, store and tenancy; `nodes` are as the daemon would know them."""
+
+    def __init__(self, nodes: int = 3, **settings: Any) -> None:
+        self.clock = VirtualClock()
+        self.site = Site(nodes=nodes, clock=self.clock, sleep=self.clock.sleep)
+        self.switches = InMemorySwitches(self.site)
+        self.hosts = InMemoryHosts(self.site)
+        self.store = open_store(":memory:", inline=True)
+        reach = Reach(None, self.switches, SiteCredentials())
+        self.effects = Effects(self.clock, Settings(**settings), reach, self.hosts, None)
+        self.tenancy = Tenancy(self.effects, self.store)
+        self.nodes: dict[str, Node] = {}
+
+    async def open(self) -> Rig:
+        for entry in self.site.expected()["nodes"]:
+            node = Node(
+                id=entry["name"],
+                kind=NodeKind(entry["kind"]),
+                address=entry["address"],
+                placement=Placement.MAINTENANCE,
+                location=Location(**entry["location"]),
+                ports=tuple(Port(**p) for p in entry.get("ports", ())),
+            )
+            self.nodes[node.id] = await self.store.add_node(node)
+        return self
+
+    async def close(self) -> None:
+        await self.tenancy.close()
+        await self.store.close()
+
+    def truth(self, node: str) -> set[str]:
+        """VRFs that a node's ports are truly in now."""
+        self.site.advance()
+        return {self.site.switches[p.switch].vrf_of(p.interface) for p in self.nodes[node].ports}
+
+    def revisions(self) -> dict[str, int]:
+        """How many revisions each switch was asked for."""
+        made: dict[str, int] = {}
+        for name, method, path in self.switches.calls:
+            if (method, path) == ("POST", "/nvue_v1/revision"):
+                made[name] = made.get(name, 0) + 1
+        return made

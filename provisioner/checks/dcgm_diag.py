@@ -75,8 +75,9 @@ def _test(name: str, test: Mapping[str, Any]) -> tuple[set[str], list[Finding]]:
         elif status.lower() in ("skip", "skipped"):
             found.append(fault(part, Severity.CONFIG, f"{name}: skipped, which is no pass"))
         elif not any(faults):
-            # no severity is given: the worst is assumed
-            found.append(fault(part, Severity.ISOLATE, f"{name}: {status}, without a severity"))
+            # no severity is given: the worst is assumed, except where DCGM itself only warns
+            worst = Severity.MONITOR if status.lower() == "warn" else Severity.ISOLATE
+            found.append(fault(part, worst, f"{name}: {status}, without a severity"))
     found += _summary(name, test)
     return passed, found
 

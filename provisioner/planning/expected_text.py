@@ -24,6 +24,7 @@ def parse(source: str, text: str) -> Expected:
         path: Path = tuple(p for p in first["loc"] if isinstance(p, str | int))
         raise located.error(path, first["msg"], "See docs/intake.md for the fields.") from None
     _unique(located, [(("nodes", i, "name"), n.name) for i, n in enumerate(expected.nodes)])
+    serials: list[tuple[Path, str]]
     serials = [(("nodes", i, "bmc"), n.bmc.serial) for i, n in enumerate(expected.nodes)]
     serials += [
         (("nodes", i, "dpus", j), d.serial)

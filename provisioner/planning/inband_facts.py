@@ -177,7 +177,7 @@ def _mac(element: ElementTree.Element) -> str:
 def _card(cards: tuple[BmcRef, ...], mac: str, pci: str) -> BmcRef | None:
     by_mac = [c for c in cards if c.base_mac and c.base_mac == mac]
     by_pci = [c for c in cards if c.pci and c.pci == pci]
-    return (by_mac or by_pci or [None])[0]
+    return next(iter(by_mac or by_pci), None)
 
 
 def _firmware(element: ElementTree.Element) -> tuple[str | None, str | None]:

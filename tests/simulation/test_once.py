@@ -1,0 +1,166 @@
+"""A physical action happens at most once per observed absence, whatever is lost, whoever dies."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pytest
+from virtual_time import VirtualClock, run
+
+from provisioner.execution.hold import Hold
+from provisioner.execution.once import Act, Sent, Snapshot, once
+from provisioner.model.node import Node, NodeKind
+from provisioner.model.operation import ActionStatus, LedgerEntry
+from provisioner.model.outcome import Blocker, Reason
+from provisioner.ports import Fenced, LoginRefused, Unreachable
+from provisioner.settings import Settings
+from provisioner.store.sql_store import SqlStore, open_store
+
+SETTINGS = Settings()
+
+
+@dataclass
+class Device:
+    """Counts what it was asked to do; `lose` says what happens to each request."""
+
+    lose: list[str] = field(default_factory=list)  # "", "request", "answer", "refused", "busy"
+    flashes: int = 0
+    blind: bool = False
+    busy_s: float = 0.0
+
+    async def look(self) -> Snapshot | Blocker:
+        return {"flashes": None if self.blind else self.flashes}
+
+    async def send(self) -> Sent | Blocker:
+        fate = self.lose.pop(0) if self.lose else ""
+        await asyncio.sleep(self.busy_s)
+        match fate:
+            case "request":
+                raise Unreachable("connection refused", maybe_executed=False)
+            case "lost on the way":
+                raise Unreachable("reset", maybe_executed=True)
+            case "answer":
+                self.flashes += 1
+                raise Unreachable("timeout", maybe_executed=True)
+            case "login":
+                raise LoginRefused("401")
+            case "busy":
+                return Blocker(reason=Reason.BUSY, subject="d", detail="busy", unblock="wait")
+            case "refused":
+                return Blocker(reason=Reason.REFUSED, subject="d", detail="no", unblock="-")
+        self.flashes += 1
+        return Sent(task="/task/1")
+
+    def act(self) -> Act:
+        def happened(before: Snapshot, now: Snapshot) -> bool | None:
+            return None if now["flashes"] is None else now["flashes"] > before["flashes"]
+
+        return Act("flash", {"step": {}}, self.look, self.send, happened)
+
+
+async def operation(store: SqlStore) -> Hold:
+    if await store.node("n") is None:
+        await store.add_node(Node(id="n", kind=NodeKind.HOST))
+    opened = await store.open_operation("n", "test", 0.0)
+    active = (await store.active_operations())[0] if opened is None else opened
+    return Hold(store, VirtualClock(), await store.take(active.id))
+
+
+FATES: dict[str, tuple[list[str], int, ActionStatus | Reason]] = {
+    "an answered request is sent once": ([""], 1, ActionStatus.SENT),
+    "a lost answer is adopted, not repeated": (["answer"], 1, ActionStatus.SENT),
+    "a request lost on the way is sent again": (["lost on the way", ""], 1, ActionStatus.SENT),
+    "a refused connection is a passing blocker": (["request"], 0, Reason.UNREACHABLE),
+    "a refused login never counts as sent": (["login"], 0, Reason.LOGIN_REFUSED),
+    "a busy device is asked again later": (["busy"], 0, Reason.BUSY),
+    "a refusal is final": (["refused"], 0, Reason.REFUSED),
+    "three losses are enough": (["lost on the way"] * 9, 0, Reason.ATTEMPTS_EXHAUSTED),
+}
+
+
+@pytest.mark.parametrize("sentence", FATES)
+def test_fates(sentence: str) -> None:
+    lose, flashes, expected = FATES[sentence]
+    device = Device(lose=list(lose))
+
+    async def main() -> LedgerEntry | Blocker:
+        store = open_store(":memory:", inline=True)
+        hold = await operation(store)
+        return await once(hold, VirtualClock(), SETTINGS, device.act(), None)
+
+    result = run(main())
+
+    assert device.flashes == flashes
+    got = result.reason if isinstance(result, Blocker) else result.status
+    assert got == expected
+
+
+def test_what_cannot_be_told_is_left_to_a_person() -> None:
+    device = Device(lose=["answer"])
+
+    async def main() -> LedgerEntry | Blocker:
+        store = open_store(":memory:", inline=True)
+        hold = await operation(store)
+        act = device.act()
+
+        async def blind() -> Snapshot | Blocker:
+            seen = {"flashes": device.flashes if not device.blind else None}
+            device.blind = True
+            return seen
+
+        return await once(
+            hold, VirtualClock(), SETTINGS, Act("flash", {}, blind, act.send, act.happened), None
+        )
+
+    result = run(main())
+
+    assert isinstance(result, Blocker)
+    assert result.reason is Reason.CANNOT_TELL
+
+
+def killed_at(kill: Callable[[str], bool], busy_s: float = 1.0) -> tuple[int, ActionStatus]:
+    """Run once, killed at a named moment; then a successor takes over and finishes."""
+    device = Device(busy_s=busy_s)
+
+    async def main() -> tuple[int, ActionStatus]:
+        store = open_store(":memory:", inline=True)
+        clock = VirtualClock()
+        first = asyncio.create_task(
+            once(await operation(store), clock, SETTINGS, device.act(), None)
+        )
+        await asyncio.sleep(0.5 if kill("sending") else 0.0)
+        first.cancel()
+        await asyncio.gather(first, return_exceptions=True)
+        if kill("after"):
+            device.flashes += 1  # the request had left: the device did it all the same
+        successor = await operation(store)
+        found = [e for e in await store.entries("n") if e.status is ActionStatus.INTENDED]
+        result = await once(successor, clock, SETTINGS, device.act(), found[0] if found else None)
+        assert isinstance(result, LedgerEntry)
+        return device.flashes, result.status
+
+    return run(main())
+
+
+@pytest.mark.parametrize("moment", ["before", "sending", "sending and after"])
+def test_a_successor_repeats_only_what_is_provably_absent(moment: str) -> None:
+    flashes, status = killed_at(lambda name: name in moment)
+
+    assert flashes == 1
+    assert status is ActionStatus.SENT
+
+
+def test_a_replaced_driver_is_fenced_before_it_can_intend() -> None:
+    device = Device()
+
+    async def main() -> None:
+        store = open_store(":memory:", inline=True)
+        old = await operation(store)
+        await operation(store)
+        await once(old, VirtualClock(), SETTINGS, device.act(), None)
+
+    with pytest.raises(Fenced):
+        run(main())
+    assert device.flashes == 0

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,7 @@ class Control:
             "/truth": lambda: truth(self.site),
             "/expected": self.site.expected,
             "/site": self.site.description,
-            "/endpoints": lambda: dict(self.site.endpoints()),
+            "/endpoints": self.site.endpoints,
             "/clock": self._clock,
             "/requests": self._requests,
             "/faults": self._faults,
@@ -72,7 +73,11 @@ class Control:
     # --- what it answers
 
     def _clock(self) -> dict[str, float]:
-        return {"now": self.site.advance(), "speed": float(getattr(self.site.clock, "speed", 1.0))}
+        """`epoch`: now == epoch + (real time - epoch) * speed, so that others can keep this time."""
+        now, real = self.site.advance(), time.time()
+        speed = float(getattr(self.site.clock, "speed", 1.0))
+        epoch = real if speed == 1.0 else (speed * real - now) / (speed - 1.0)
+        return {"now": now, "speed": speed, "epoch": epoch}
 
     def _requests(self) -> dict[str, int]:
         return {
@@ -83,7 +88,7 @@ class Control:
 
     def _faults(self) -> dict[str, Any]:
         presets = {
-            p.name: {"catalogue": p.catalogue, "meaning": p.meaning, "on": p.target}
+            p.name: {"catalogue": p.catalogue, "meaning": p.meaning, "target": p.target}
             for p in ALL.values()
         }
         rules = [
@@ -103,12 +108,12 @@ class Control:
         return await self.site.inband.run(play, host, variables)
 
     async def _change_faults(self, given: dict[str, Any]) -> Any:
-        """{"preset", "on", "part"}, {"rules": [...]} or {"remove": name}."""
+        """{"preset", "node", "part"}, {"rules": [...]} or {"remove": name}."""
         if "preset" in given:
             preset = inject(
                 self.site,
                 str(given["preset"]),
-                str(given.get("on", "")),
+                str(given.get("node", "")),
                 str(given.get("part", "")),
             )
             return {"injected": preset.name, "meaning": preset.meaning}

@@ -85,7 +85,7 @@ def _switch(name: str, catalogue: str, meaning: str) -> Preset:
 
 
 def _bfb_never_completes(site: Site, node: str, part: str) -> None:
-    site.machines[node].bmcs[part or "NIC_0"].troubles.add("update_hangs")
+    site.machines[node].bmcs[part or "DPU_0"].troubles.add("update_hangs")
 
 
 def _host_keeps_dpu_on(site: Site, node: str, _part: str) -> None:
@@ -283,7 +283,7 @@ def inject(site: Site, name: str, subject: str, part: str = "") -> Preset:
         raise BadRule(f"preset: there is no {name!r:.40}")
     there = site.switches if preset.target == "switch" else site.machines
     if subject not in there:
-        raise BadRule(f"on: {subject!r:.60} is no {preset.target} of this site")
+        raise BadRule(f"node: {subject!r:.60} is no {preset.target} of this site")
     for rule in preset.rules:
         site.faults.add(replace(rule, endpoint=f"{subject}/{part or 'host'}", seen=0, done=0))
     if preset.act is not None:

@@ -7,7 +7,7 @@ machines and switches; whoever reads it calls `advance()` first.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from provisioner.sim.build import build_machine
@@ -231,9 +231,13 @@ class Site:
             "addressing": "172.(32*rail).(unit).(2*index): host end; the leaf end is one above",
         }
 
-    def endpoints(self) -> Mapping[str, str]:
-        """Name of everything that is served -> its URL."""
-        return dict(self.urls)
+    def endpoints(self) -> dict[str, Any]:
+        """URLs of what is served: all BMCs, all switches, and each by its name."""
+        return {
+            "bmcs": [url for name, url in self.urls.items() if name not in self.switches],
+            "switches": [url for name, url in self.urls.items() if name in self.switches],
+            "by_name": dict(self.urls),
+        }
 
 
 # of those shapes whose factory password is printed in the vendor's manual

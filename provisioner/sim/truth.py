@@ -30,9 +30,11 @@ class Violation(NamedTuple):
 def truth(site: Site) -> dict[str, Any]:
     """Everything that is so now, as plain data."""
     now = site.advance()
+    nodes = {name: _node(site, name) for name in site.machines}
     return {
         "time": now,
-        "nodes": {name: _node(site, name) for name in site.machines},
+        "nodes": nodes,
+        "in_customer_vrf": [name for name, node in nodes.items() if node["customer_ports"]],
         "switches": {name: _switch(site, name, now) for name in site.switches},
         "injected": [list(entry) for entry in site.injected],
         "violations": [v._asdict() for v in violations(site)],

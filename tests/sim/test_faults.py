@@ -289,7 +289,7 @@ def test_the_socket_is_the_owners_and_answers_everything(site: Site, tmp_path: P
                     answers[name] = await reply.json()
             for name, body in {
                 "inband": {"play": "run_commands", "host": NODE, "variables": {"commands": []}},
-                "faults": {"preset": "dead_gpu", "on": NODE},
+                "faults": {"preset": "dead_gpu", "node": NODE},
                 "uncertified": {"certificates": []},
             }.items():
                 async with session.post(f"http://sim/{name}", json=body) as reply:
@@ -305,6 +305,8 @@ def test_the_socket_is_the_owners_and_answers_everything(site: Site, tmp_path: P
 
     assert answers["mode"] == 0o600
     assert answers["clock"]["speed"] == 1.0
+    assert answers["truth"]["in_customer_vrf"] == []
+    assert answers["endpoints"]["bmcs"] == []
     assert answers["post inband"]["status"] == "ok"
     assert answers["post faults"]["injected"] == "dead_gpu"
     assert answers["post uncertified"] == {"nodes": []}

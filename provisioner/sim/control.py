@@ -73,7 +73,7 @@ class Control:
     # --- what it answers
 
     def _clock(self) -> dict[str, float]:
-        """`epoch`: now == epoch + (real time - epoch) * speed, so that others can keep this time."""
+        """`epoch`: now == epoch + (real time - epoch) * speed, for others to keep this time."""
         now, real = self.site.advance(), time.time()
         speed = float(getattr(self.site.clock, "speed", 1.0))
         epoch = real if speed == 1.0 else (speed * real - now) / (speed - 1.0)

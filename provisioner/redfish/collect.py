@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 
 from provisioner.components.bluefield import IDENTITY
-from provisioner.model.inventory import Device, DeviceKind, Inventory
+from provisioner.model.inventory import Component, Device, DeviceKind, Inventory
 from provisioner.model.outcome import Gap, Reason
 from provisioner.quirks import UNKNOWN, Quirk
 from provisioner.redfish.firmware import Firmware
-from provisioner.redfish.parsing import Json, link, text
+from provisioner.redfish.parsing import Json, link, name_of, text
 from provisioner.redfish.parts import (
     Parts,
     host_system,
@@ -20,6 +20,7 @@ from provisioner.redfish.parts import (
 from provisioner.redfish.walk import ROOT, Resource, Walk
 
 _EROT = re.compile(r"erot", re.IGNORECASE)
+_OWN = {"FirmwareVersion": "host.bmc", "BiosVersion": "host.bios"}
 _GPU_PATH = re.compile(r"/(GPU|Video\.Slot)[^/]*$", re.IGNORECASE)
 
 
@@ -39,7 +40,7 @@ async def everything(walk: Walk, quirk: Quirk, node: str, bmc: str) -> Inventory
         parts.card(systems[0], chassis, await _oem(walk, systems[0]))
     else:
         await _host_parts(walk, parts, systems, chassis)
-    components = firmware.components(chassis)
+    components = (*firmware.components(chassis), *_unlisted(firmware, systems, managers))
     guid = next((c for c in components if c.kind == IDENTITY and "SYS_IMAGE" in c.slot), None)
     if guid is not None:
         parts.base_mac(guid.part)
@@ -66,7 +67,11 @@ async def versions(walk: Walk, quirk: Quirk, node: str, bmc: str) -> Inventory:
     paths = await walk.links(link(root, "Chassis"))
     erots = await walk.reads([p for p in paths if _EROT.search(p.rsplit("/", 1)[-1])])
     firmware = await _firmware(walk, root, bmc, dpu=is_dpu(systems))
-    components = firmware.components(erots)
+    listed = firmware.components(erots)
+    managers: list[Resource] = []
+    if not is_dpu(systems) and not any(c.kind in _OWN.values() for c in listed):
+        managers = of_type(await walk.first(root, "Managers"), "Manager")
+    components = (*listed, *_unlisted(firmware, systems, managers))
     return Inventory(
         node=node,
         vendor=quirk.name,
@@ -120,6 +125,30 @@ async def _firmware(walk: Walk, root: Json, bmc: str, *, dpu: bool) -> Firmware:
         listed = {c.source for c in firmware.components(())}
         firmware.add([m for m in members if m.path not in listed], software=True)
     return firmware
+
+
+def _unlisted(
+    firmware: Firmware, systems: list[Resource], managers: list[Resource]
+) -> list[Component]:
+    """BMC and BIOS of a service without a firmware inventory, from their own resources.
+
+    Only where the inventory has neither: one thing must not be listed twice, under two versions
+    (DGX: Manager 23.11.20 beside HostBMC_0 23.11.21, facts V7).
+    """
+    if is_dpu(systems) or any(c.kind in _OWN.values() for c in firmware.components(())):
+        return []
+    told = [("FirmwareVersion", m) for m in managers] + [("BiosVersion", s) for s in systems]
+    return [
+        Component(
+            kind=_OWN[field],
+            slot=name_of(resource.path),
+            version=version,
+            source=resource.path,
+            bmc=firmware.bmc,
+        )
+        for field, resource in told
+        if (version := text(resource.data.get(field))) is not None
+    ]
 
 
 async def _host_parts(

@@ -24,7 +24,7 @@ class Firmware:
     """Collects components of one BMC; `bmc` is its name within the node."""
 
     def __init__(self, bmc: str, *, dpu: bool) -> None:
-        self._bmc = bmc
+        self.bmc = bmc
         self._dpu = dpu
         self._found: dict[str, Component] = {}  # by Id
         self._copies: list[tuple[str, str, str]] = []  # kind, expression for the Id, version
@@ -66,7 +66,7 @@ class Firmware:
             software=software,
             dpu=self._dpu,
         )
-        kind, slot, of = classify(item, self._bmc)
+        kind, slot, of = classify(item, self.bmc)
         part = None
         if kind == IDENTITY:
             version, part = None, version
@@ -82,7 +82,7 @@ class Firmware:
             version=version,
             updateable=truth(data.get("Updateable")),
             source=member.path,
-            bmc=self._bmc,
+            bmc=self.bmc,
             serial=text(data.get("SerialNumber")),
             part=part,
         )
@@ -111,7 +111,7 @@ class Firmware:
         for ident, component in list(self._found.items()):
             if component.kind == CURRENT and not self._installed(ident):
                 item = Item(id=ident.replace("Current-", "Installed-", 1))
-                kind, slot, _ = classify(item, self._bmc)
+                kind, slot, _ = classify(item, self.bmc)
                 self._found[ident] = component.model_copy(update={"kind": kind, "slot": slot})
 
     def _installed(self, ident: str) -> bool:

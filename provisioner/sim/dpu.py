@@ -6,6 +6,8 @@ what was installed; the NIC firmware waits for a cold boot of the host.
 
 from __future__ import annotations
 
+from functools import partial
+
 from provisioner.sim.images import Image, parse_image
 from provisioner.sim.machine import Machine
 from provisioner.sim.parts import Bluefield
@@ -42,12 +44,12 @@ class Bfb:
         task.say("Update.1.0.TransferringToComponent",
                  "Image 'bfb' is being transferred to 'DPU_OS'.", "bfb", "DPU_OS")  # fmt: skip
 
-        def tick(at: float, percent: int) -> None:
+        def tick(percent: int, _: float) -> None:
             if updates.job is task:
                 task.progress(percent)
 
         for n in range(1, 5):
-            updates.later(seconds * n / 5.3, lambda at, p=20 * n: tick(at, p), now)  # type: ignore[misc]
+            updates.later(seconds * n / 5.3, partial(tick, 20 * n), now)
         if not updates.stalled():
             updates.later(seconds, lambda at: self._transferred(task, data, at), now)
 
@@ -66,12 +68,12 @@ class Bfb:
         turns = machine.power_turns
         seconds = machine.lasting(machine.durations.bfb_install_s)
 
-        def phase(name: str) -> None:
+        def phase(name: str, _: float) -> None:
             if card.installing:
                 card.boot_state = name
 
         for name, share in PHASES:
-            machine.schedule.at(now + seconds * share, lambda _, n=name: phase(n))  # type: ignore[misc]
+            machine.schedule.at(now + seconds * share, partial(phase, name))
 
         def end(at: float) -> None:
             card.installing = False

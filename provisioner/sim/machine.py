@@ -92,11 +92,18 @@ class Machine:
         self.schedule.at(now + self.lasting(self.durations.background_copy_s), done)
 
     def activate(
-        self, covers: frozenset[str], now: float, bmc: str = "", manager: str = ""
+        self,
+        covers: frozenset[str],
+        now: float,
+        bmc: str = "",
+        manager: str = "",
+        only: Firmware | None = None,
     ) -> None:
         """Run what is staged and waits for one of `covers` (behind one BMC, if named)."""
         for item in self.firmware.values():
             if item.staged is None or item.activation not in covers or item.writing:
+                continue
+            if only is not None and item is not only:
                 continue
             if (bmc and item.bmc != bmc) or (manager and item.manager != manager):
                 continue

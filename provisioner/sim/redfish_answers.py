@@ -55,7 +55,7 @@ def message(key: str, text: str, args: Sequence[str] = (), **more: Any) -> Json:
     }
 
 
-_BASE = {  # the Base registry's texts, as far as they are used here
+BASE_TEXTS = {  # the Base registry's texts, as far as they are used here
     "Success": "The request completed successfully.",
     "GeneralError": "A general error has occurred. See Resolution for information on how to "
     "resolve the error.",
@@ -120,7 +120,7 @@ _BASE = {  # the Base registry's texts, as far as they are used here
 
 def base(key: str, *args: str, resolution: str = "None.", severity: str = "Critical") -> Json:
     """A message of the Base registry with its arguments filled in."""
-    text = _BASE[key]
+    text = BASE_TEXTS[key]
     for n, arg in enumerate(args, 1):
         text = text.replace(f"%{n}", arg)
     registry = "Update.1.0" if key == "UpdateInProgress" else "Base.1.18"
@@ -156,7 +156,7 @@ def done(status: int = 200) -> Answer:
         {
             "error": {
                 "code": "Base.1.18.Success",
-                "message": _BASE["Success"],
+                "message": BASE_TEXTS["Success"],
                 "@Message.ExtendedInfo": [base("Success", severity="OK")],
             }
         },

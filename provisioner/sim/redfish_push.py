@@ -32,7 +32,9 @@ class Push:
 def parse_multipart(headers: Mapping[str, str], body: bytes) -> list[Part] | None:
     """The parts in order; None if the body is not what its Content-Type says (RFC 7578)."""
     found = re.match(
-        r'multipart/form-data\s*;.*?boundary="?([^";]+)"?', headers.get("content-type", ""), re.I
+        r'multipart/form-data\s*;.*?boundary="?([^";]+)"?',
+        headers.get("content-type", ""),
+        re.IGNORECASE,
     )
     if not found:
         return None
@@ -48,7 +50,7 @@ def parse_multipart(headers: Mapping[str, str], body: bytes) -> list[Part] | Non
             return None
         told = head.decode("latin-1")
         name = re.search(r'[;\s]name="?([^";\r\n]+)"?', told)
-        kind = re.search(r"^content-type:\s*([^\r\n]+)", told, re.I | re.M)
+        kind = re.search(r"^content-type:\s*([^\r\n]+)", told, re.IGNORECASE | re.MULTILINE)
         if not name:
             return None
         parts.append(Part(name.group(1), kind.group(1).strip() if kind else "", data))

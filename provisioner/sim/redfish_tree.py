@@ -32,7 +32,7 @@ Change = Callable[[Json, Request], Answer | None]
 class Resource:
     """One path. `read` returns None while the resource is not there."""
 
-    __slots__ = ("collection", "delete", "partial", "patch", "post", "read")
+    __slots__ = ("collection", "delete", "partial", "patch", "post", "read", "refuses")
 
     def __init__(
         self,
@@ -47,6 +47,7 @@ class Resource:
         self.read, self.patch, self.post, self.delete = read, patch, post, delete
         self.collection = collection
         self.partial = partial  # there already while the BMC is still starting
+        self.refuses: Callable[[], Answer | None] | None = None  # answers instead of `read`
 
     def methods(self) -> str:
         """For the `Allow` header."""

@@ -2,36 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
-from fnmatch import fnmatchcase
 
 from provisioner.sim.clock import SimClock
 from provisioner.sim.dpu import Bfb
 from provisioner.sim.machine import Machine
-from provisioner.sim.parts import Firmware
 from provisioner.sim.redfish_answers import Answer, Json, answer, done, error, message
+from provisioner.sim.redfish_inventory import FirmwareInventory
 from provisioner.sim.redfish_push import Push, parse_multipart, read_push
-from provisioner.sim.redfish_tree import ROOT, Request, Resource, Tree, writable
+from provisioner.sim.redfish_tree import Request, Tree, writable
 from provisioner.sim.shapes import INVENTORY, UPDATE, Shape
-from provisioner.sim.shapes_items import MIRRORS, NAMES
 from provisioner.sim.tasks import Task, TaskTable
 from provisioner.sim.updates import Updates
 
 Fetch = Callable[[str, Callable[[bytes | None], None]], None]
 """Gets an image from a URL and calls back with it, or with None. At once in memory."""
-
-SOFTWARE_IDS = (
-    ("*ERoT*", "0xFF00"), ("HGX_FW_BMC_0", "0x0010"), ("HGX_FW_FPGA_0", "0x0050"),
-    ("HGX_FW_GPU_*", "0x0020"), ("HGX_FW_NVSwitch_*", "0x0070"),
-    ("HGX_FW_PCIeSwitch_*", "0x0040"), ("HGX_FW_PCIeRetimer_*", "0x8000"),
-    ("BMC_Firmware", "0x0018"),
-)  # fmt: skip
-
-
-def shown_id(item: Firmware) -> str:
-    """The id under which an item is listed: iDRAC puts the version into it."""
-    return re.sub(r"^(\w+-\d+-).*(__)", rf"\g<1>{item.running}\g<2>", item.id)
 
 
 class UpdateService:
@@ -53,48 +38,6 @@ class UpdateService:
         self.form_targets: list[str] = []
         self.prepared: Push | None = None  # uploaded, waits for StartUpdate
         self.bmc.on_reset.append(lambda _: setattr(self, "prepared", None))
-
-    # --- inventory
-
-    def show_item(self, item: Firmware) -> Json:
-        """A SoftwareInventory resource."""
-        path = f"{INVENTORY}/{shown_id(item)}"
-        version = "" if item.hidden else item.running
-        mirrored = self.machine.firmware.get((self.bmc.name, MIRRORS.get(item.id, "")))
-        if mirrored and mirrored.staged is not None:
-            version = mirrored.staged
-        shown: Json = {
-            "@odata.id": path,
-            "@odata.type": "#SoftwareInventory.v1_4_0.SoftwareInventory",
-            "Id": shown_id(item),
-            "Name": NAMES.get(item.id, item.id),
-            "Updateable": item.updateable,
-            "Status": {"State": "Enabled", "Health": "OK", "Conditions": []},
-            "Version": version,
-        }
-        if not version and self.shape.name == "lenovo":
-            del shown["Version"]  # as captured: UEFI-Pending has none
-        software = next((s for p, s in SOFTWARE_IDS if fnmatchcase(item.id, p)), None)
-        if software:
-            shown["SoftwareId"] = software
-        bmc_item, bios_item = self.shape.manager_items
-        if fnmatchcase(item.id, bmc_item):
-            related = f"{ROOT}/Managers/{self.shape.manager}"
-        elif fnmatchcase(item.id, bios_item):
-            related = f"{ROOT}/Systems/{self.shape.system}/Bios"
-        else:
-            return shown
-        shown["RelatedItem"] = [{"@odata.id": related}]
-        return shown
-
-    def _members(self) -> list[str]:
-        return [shown_id(item) for item in self.machine.items(self.bmc.name)]
-
-    def _member(self, item_id: str) -> Resource | None:
-        for item in self.machine.items(self.bmc.name):
-            if shown_id(item) == item_id:
-                return Resource(lambda: self.show_item(item), partial=False)
-        return None
 
     # --- answers
 
@@ -235,7 +178,7 @@ class UpdateService:
 
     def commit_image(self, request: Request) -> Answer:
         """Oem CommitImage: the running images become the ones to fall back to."""
-        self.machine.note(request.now, "commit", self.bmc.name, str((request.json or {})))
+        self.machine.note(request.now, "commit", self.bmc.name, str(request.json or {}))
         return done()
 
     # --- the tree
@@ -294,13 +237,11 @@ class UpdateService:
         """Put UpdateService into the tree."""
         shape = self.shape
         tree.live(UPDATE, self.show, patch=self._patch)
-        tree.collection(INVENTORY, "SoftwareInventoryCollection", self._members,
-                        resolve=self._member, partial=False)  # fmt: skip
+        own_form = self.form if shape.form_uri == INVENTORY else None
+        FirmwareInventory(self.machine, self.bmc.name, shape).mount(tree, own_form)
         if shape.push_uri:
             tree.action(shape.push_uri, self.push)
-        if shape.form_uri == INVENTORY:  # iDRAC takes the image at its collection
-            tree.resources[INVENTORY].post = self.form
-        elif shape.form_uri:
+        if shape.form_uri and not own_form:
             tree.action(shape.form_uri, self.form)
         tree.action(shape.simple_target, self.simple_update)
         if "OnStartUpdateRequest" in shape.apply_times:

@@ -159,7 +159,7 @@ class TaskTable:
         }
         return answer(202, shown, {"Location": self.monitor(task), "Retry-After": "30"})
 
-    def mount(self, tree: Tree, clock_text: Json) -> None:
+    def mount(self, tree: Tree) -> None:
         """Put TaskService into the tree. The monitor is answered by `monitor_at`."""
         path = f"{ROOT}/TaskService"
         tree.fixed(path, {
@@ -167,7 +167,7 @@ class TaskTable:
             "Name": "Task Service", "ServiceEnabled": True,
             "CompletedTaskOverWritePolicy": "Oldest", "LifeCycleEventOnTaskStateChange": True,
             "Status": {"State": "Enabled", "Health": "OK"},
-            "Tasks": {"@odata.id": f"{path}/Tasks"}, **clock_text,
+            "Tasks": {"@odata.id": f"{path}/Tasks"},
         })  # fmt: skip
         tree.collection(f"{path}/Tasks", "TaskCollection",
                         lambda: [self.path(t) for t in self.tasks.values()],

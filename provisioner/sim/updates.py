@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
+from functools import partial
 
 from provisioner.sim.images import Image, lower, parse_image
 from provisioner.sim.machine import Machine
@@ -144,7 +145,8 @@ class Updates:
             ):
                 task.say("NvidiaUpdate.1.0.ComponentUpdateSkipped",
                          f"The update operation for the component {item.id} is skipped because "
-                         "Component image is identical.", item.id, "Component image is identical",
+                         "Component image is identical.",
+                         item.id, "Component image is identical",
                          resolution="Retry firmware update operation with the force flag")  # fmt: skip
                 continue
             task.say("Update.1.0.TransferringToComponent",
@@ -174,12 +176,12 @@ class Updates:
         seconds = self.machine.durations.write_s
         turns = self.machine.power_turns
 
-        def tick(at: float, percent: int) -> None:
+        def tick(percent: int, _: float) -> None:
             if task is self.job:
                 task.progress(percent)
 
         for n in range(1, 5):
-            self.later(seconds * n / 5.3, lambda at, p=20 * n: tick(at, p), now)  # type: ignore[misc]
+            self.later(seconds * n / 5.3, partial(tick, 20 * n), now)
         if not self.stalled():
             self.later(seconds, lambda at: self._written(task, work, turns, at), now)
 

@@ -257,3 +257,14 @@ def test_no_damage_to_the_shipped_file_escapes_as_another_error(data: st.DataObj
     damage = data.draw(st.text(max_size=20))
     with contextlib.suppress(InputError):
         parse([("m.yaml", text[:start] + damage + text[end:])])
+
+
+def test_the_overlay_of_the_documents_can_be_laid_over_the_shipped_file():
+    blocks = (SHIPPED.parent / "docs" / "matrix.md").read_text().split("```yaml\n")
+    overlay = blocks[-1].split("```")[0].replace('"..."', f'"{"0" * 64}"')
+    matrix = parse([(SHIPPED.name, SHIPPED.read_text()), ("docs/matrix.md", overlay)])
+    pins = matrix.releases["spectrum-x-1.3.0"].profiles["hgx-h200-bf3"].pins
+
+    assert pins["host.driver"].version == "570.133.20"
+    assert pins["bluefield.bundle"].evidence == "override: fix for our cards"
+    assert pins["bluefield.nic"].version == "32.44.1036"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from provisioner.model.inventory import Device, DeviceKind, Inventory
 from provisioner.model.matrix import Match, Matrix, Pin, Profile, Release
 from provisioner.model.node import NodeKind
 from provisioner.model.outcome import Blocker, Reason
+from provisioner.planning.matrix_text import parse
 
 NODE, LEAF = "su0-n00", "leaf-su0-r0"
 
@@ -126,3 +128,47 @@ def test_a_switch_is_judged_by_its_health() -> None:
     assert report.failures == ()
     assert [r.check for r in report.results] == ["switch_health"]
     assert rig.hosts.calls == []
+
+
+def test_a_host_at_the_pins_of_the_shipped_matrix_passes_and_one_behind_them_does_not() -> None:
+    shipped = Path(__file__).parents[2] / "firmware_matrix.yaml"
+    pinned = parse([(shipped.name, shipped.read_text())])
+    profile = pinned.releases["spectrum-x-1.3.0"].profiles["hgx-h100-bf3"]
+    record_of = {"release": "spectrum-x-1.3.0", "profile": "hgx-h100-bf3"}
+
+    async def main() -> list[list[str]]:
+        rig = await Rig().open()
+        machine = rig.site.machines[NODE]
+        record = rig.nodes[NODE].model_copy(update=record_of)
+        inventory = Inventory(
+            node=NODE,
+            vendor="x",
+            devices=tuple(
+                Device(
+                    kind=DeviceKind(d.kind), slot=d.slot, model=d.model, serial=d.serial, pci=d.pci
+                )
+                for d in machine.devices.values()
+                if d.kind in ("gpu", "nic", "dpu")
+            ),
+        )
+        validator = Validator(rig.effects, rig.store, checks.ALL, pinned)
+        failures = []
+        for converge in (False, True):
+            if converge:
+                for kind in ("host.doca", "host.spcx_cc"):
+                    machine.host.packages[kind] = profile.pins[kind].version
+                for card in machine.bluefields.values():
+                    machine.firmware[card.slot, "DPU_NIC"].running = "32.44.1036"
+                    if card.slot.startswith("NIC_"):
+                        card.nv_config.update(pinned.nic_profiles["RA1.3"])
+                        card.nv_config_next.update(pinned.nic_profiles["RA1.3"])
+            report = await validator.validate(record, inventory)
+            assert isinstance(report, HealthReport)
+            failures.append([r.check for r in report.failures if r.verdict is Verdict.FAIL])
+        await rig.close()
+        return failures
+
+    behind, at_the_pins = asyncio.run(main())
+
+    assert behind == ["versions", "nic_inventory", "nic_config"]
+    assert at_the_pins == []

@@ -180,7 +180,8 @@ async def _drive(
             return nodes
 
         await progress("discovering")
-        urls = sorted((await site.get("/endpoints"))["bmcs"])
+        endpoints: dict[str, str] = await site.get("/endpoints")
+        urls = sorted(url for name, url in endpoints.items() if "/" in name)
         probes = await probe_all(transport, urls)
         assembly, found, silent = await find(
             transport, data.store, expected, secrets, probes, clock.now()
@@ -210,15 +211,17 @@ async def _summary(data: Data, site: SimulatedRunner, broken: set[str], began: f
     truth = await site.get("/truth")
     hosts = [n for n in nodes if n.kind is NodeKind.HOST]
     held = [n for n in hosts if n.state is State.QUARANTINED]
-    certified = set()
+    certificates = []
     for node in hosts:
-        certificate = await data.store.certificate(node.certificate) if node.certificate else None
-        if certificate is not None and not await data.store.revoked(certificate.id):
-            certified.add(node.id)
-    in_customer: list[str] = truth["in_customer_vrf"]
-    released = [n.id for n in hosts if n.state is State.RELEASED and n.id in in_customer]
+        held_by = await data.store.certificate(node.certificate) if node.certificate else None
+        if held_by is not None and not await data.store.revoked(held_by.id):
+            certificates.append(held_by.model_dump(mode="json"))
+    # the simulator compares each certificate with what truly is installed in the node
+    told = await site.post("/uncertified", {"certificates": certificates})
+    uncertified = len(told["nodes"])
+    inside: list[str] = truth["in_customer_vrf"]
+    released = [n.id for n in hosts if n.state is State.RELEASED and n.id in inside]
     violations = tuple(str(v) for v in truth["violations"])
-    uncertified = len(set(in_customer) - certified)
     switches = [n for n in nodes if n.kind is NodeKind.SWITCH]
     as_planned = (
         {n.id for n in held} == broken

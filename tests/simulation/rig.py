@@ -1,0 +1,258 @@
+"""A whole simulated site and the whole daemon in one process, under virtual time.
+
+The cut is at the request: client, quirks, parsing, planner, executor, reconciler and store run
+unchanged. Chance comes from one seed, so a seed replays a run exactly.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import random
+from pathlib import Path
+from urllib.parse import parse_qsl, urlsplit
+
+from virtual_time import VirtualClock
+
+from provisioner.daemon import Daemon, Parts
+from provisioner.demo_site import ARTIFACTS, DemoFiles, prepare
+from provisioner.execution.artifacts import Artifacts
+from provisioner.execution.intake import find, take_in
+from provisioner.model.node import Node, State
+from provisioner.opening import read_expected, read_matrix, read_secrets
+from provisioner.ports import (
+    BmcAddress,
+    Call,
+    LoginRefused,
+    PlaybookCall,
+    PlaybookResult,
+    Reply,
+    SwitchAddress,
+    Unreachable,
+    Upload,
+)
+from provisioner.redfish.discovery import probe_all
+from provisioner.settings import Settings
+from provisioner.sim.bmc import from_files, make_service
+from provisioner.sim.redfish_service import RedfishService
+from provisioner.sim.site import Site
+from provisioner.sim.truth import truth, uncertified_in_customer_vrf
+from provisioner.store.master_key import MasterKey
+from provisioner.store.signing import open_signer
+from provisioner.store.sql_store import open_store
+from provisioner.store.vault import Vault
+
+MATRIX = Path(__file__).parents[2] / "firmware_matrix.yaml"
+RESTING = (State.RELEASED, State.QUARANTINED)
+
+
+class Wire:
+    """Chances that a request or its answer is lost, from the run's seed."""
+
+    def __init__(self, rng: random.Random, lost: float) -> None:
+        self.rng, self.lost = rng, lost
+        self.requests = 0
+
+    async def travel(self) -> str:
+        """Take some time; "request" or "answer" if that part is lost."""
+        self.requests += 1
+        await asyncio.sleep(self.rng.uniform(0.01, 0.2))
+        roll = self.rng.random()
+        if roll < self.lost / 2:
+            return "request"
+        return "answer" if roll < self.lost else ""
+
+
+class MemoryBmcs:
+    """`BmcTransport` onto the simulator's services, as a logged-in client."""
+
+    def __init__(self, services: dict[str, RedfishService], wire: Wire) -> None:
+        self._services, self._wire = services, wire
+
+    async def request(self, bmc: BmcAddress, call: Call) -> Reply:
+        service = self._services[bmc.url]
+        fate = await self._wire.travel()
+        if fate == "request":
+            raise Unreachable("connection refused", maybe_executed=False)
+        parts = urlsplit(call.path)
+        headers = {k.lower(): v for k, v in call.headers.items()}
+        if bmc.secret is not None:
+            pair = f"{bmc.username}:{bmc.secret.reveal()}".encode()
+            headers["authorization"] = f"Basic {base64.b64encode(pair).decode()}"
+        body = b""
+        if isinstance(call.body, Upload):
+            headers["content-type"], body = multipart(call.body)
+        elif call.body is not None:
+            headers["content-type"] = "application/json"
+            body = json.dumps(call.body).encode()
+        headers["content-length"] = str(len(body))
+        told = service.handle(
+            call.method, parts.path, dict(parse_qsl(parts.query)), headers, body, "test"
+        )
+        if told.delay_s:
+            await asyncio.sleep(told.delay_s)
+        if told.status == 0:
+            raise Unreachable("connection reset", maybe_executed=False)
+        if fate == "answer":
+            raise Unreachable("the answer was lost", maybe_executed=True)
+        if told.status == 401 and bmc.secret is not None:
+            raise LoginRefused("401")
+        return Reply(told.status, {k.lower(): v for k, v in told.headers.items()}, told.body)
+
+    async def fingerprint(self, bmc: BmcAddress) -> str:
+        return "00" * 32
+
+    async def forget(self, bmc: BmcAddress) -> None:
+        return None
+
+    async def close(self) -> None:
+        return None
+
+
+class MemorySwitches:
+    """`SwitchTransport` onto the simulated switches."""
+
+    def __init__(self, site: Site, wire: Wire) -> None:
+        self._site, self._wire = site, wire
+
+    async def request(self, switch: SwitchAddress, call: Call) -> Reply:
+        name = (urlsplit(switch.url).hostname or "").partition(".")[0]
+        fate = await self._wire.travel()
+        if fate == "request" or not self._site.switches[name].up(self._site.advance()):
+            raise Unreachable("connection refused", maybe_executed=False)
+        parts = urlsplit(call.path)
+        assert switch.secret is not None
+        pair = base64.b64encode(f"{switch.username}:{switch.secret.reveal()}".encode()).decode()
+        body = b"" if call.body is None else json.dumps(call.body).encode()
+        told = self._site.nvue[name].handle(
+            call.method,
+            parts.path,
+            dict(parse_qsl(parts.query)),
+            {"authorization": f"Basic {pair}", "content-type": "application/json"},
+            body,
+        )
+        if told.status == 0:
+            raise Unreachable("connection reset", maybe_executed=False)
+        if fate == "answer":
+            raise Unreachable("the answer was lost", maybe_executed=True)
+        return Reply(told.status, {k.lower(): v for k, v in told.headers.items()}, told.body)
+
+    async def close(self) -> None:
+        return None
+
+
+class MemoryRunner:
+    """`PlaybookRunner` onto the simulated hosts."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+
+    async def run(self, call: PlaybookCall) -> PlaybookResult:
+        told = await self._site.inband.run(call.play, call.host, dict(call.variables))
+        return PlaybookResult(told["status"], told["facts"], told.get("detail", ""))
+
+    async def close(self) -> None:
+        return None
+
+
+def multipart(upload: Upload) -> tuple[str, bytes]:
+    """Content type and body of a push, as a real client sends it."""
+    mark = "simulated-boundary"
+    pieces = []
+    for name, kind, body in upload.parts:
+        head = f'--{mark}\r\nContent-Disposition: form-data; name="{name}"\r\n'
+        pieces.append(head.encode() + f"Content-Type: {kind}\r\n\r\n".encode() + body + b"\r\n")
+    head = (
+        f'--{mark}\r\nContent-Disposition: form-data; name="{upload.file_part}"; '
+        f'filename="{upload.file_name}"\r\nContent-Type: application/octet-stream\r\n\r\n'
+    )
+    pieces.append(head.encode() + upload.file.read_bytes() + b"\r\n")
+    return f"multipart/form-data; boundary={mark}", b"".join(pieces) + f"--{mark}--\r\n".encode()
+
+
+class World:
+    """One site, one store, and daemons that come and go."""
+
+    def __init__(self, directory: Path, nodes: int, seed: int, lost: float = 0.0) -> None:
+        self.clock = VirtualClock()
+        self.rng = random.Random(seed)
+        self.wire = Wire(self.rng, lost)
+        self.site = Site(nodes, seed, clock=self.clock, sleep=self.clock.sleep)
+        self.services: dict[str, RedfishService] = {}
+        fetch = from_files(dict(ARTIFACTS))
+        for name, machine in self.site.machines.items():
+            for bmc in machine.bmcs:
+                url = f"https://{name}.{bmc.lower().replace('_', '-')}.test"
+                self.site.urls[f"{name}/{bmc}"] = url
+                self.services[url] = make_service(machine, bmc, self.clock, fetch)
+        self.site.on_fetch(fetch)
+        self.transport = MemoryBmcs(self.services, self.wire)
+        self.switches = MemorySwitches(self.site, self.wire)
+        self.files: DemoFiles = prepare(directory, self.site.expected(), nodes)
+        self.store = open_store(":memory:", inline=True)
+        self.daemon: Daemon | None = None
+
+    async def take_in(self) -> None:
+        """Discover and store every node, over a wire that loses nothing."""
+        lost, self.wire.lost = self.wire.lost, 0.0
+        self.vault = Vault(self.store, MasterKey.generate())
+        expected = read_expected(self.files.expected)
+        secrets = read_secrets(expected, {})
+        probes = await probe_all(self.transport, sorted(self.services))
+        assembly, found, silent = await find(
+            self.transport, self.store, expected, secrets, probes, self.clock.now()
+        )
+        assert not silent, silent
+        assert not assembly.blockers, assembly.blockers
+        await take_in(self.store, self.vault, expected, secrets, assembly, found, self.clock.now())
+        self.wire.lost = lost
+
+    async def start(self) -> None:
+        """A new daemon on the same store: the first one, or the one after a crash."""
+        key = MasterKey.generate() if self.daemon is None else self.key
+        self.key = key
+        self.daemon = Daemon(
+            Parts(
+                store=self.store,
+                credentials=self.vault,
+                clock=self.clock,
+                settings=Settings(site="test"),
+                transport=self.transport,
+                switches=self.switches,
+                runner=MemoryRunner(self.site),
+                artifacts=Artifacts(self.files.artifacts, "http://artifacts.test"),
+                matrix=read_matrix([MATRIX, self.files.overlay]),
+                signer=await open_signer(self.store, key, self.clock.now()),
+            )
+        )
+        await self.daemon.start()
+
+    async def crash(self) -> None:
+        """The daemon is gone at once: nothing that it was about to do is done."""
+        assert self.daemon is not None
+        await self.daemon.stop()
+
+    async def settle(self, limit_s: float) -> list[Node]:
+        """Let virtual time pass until everything rests, or the limit."""
+        assert self.daemon is not None
+        until = self.clock.now() + limit_s
+        while self.clock.now() < until:
+            await self.clock.sleep(60.0)
+            nodes = list(await self.store.nodes())
+            if self.daemon.engine.running == 0 and all(n.state in RESTING for n in nodes):
+                return nodes
+        return list(await self.store.nodes())
+
+    async def violations(self) -> list[str]:
+        """Everything that must never happen and did: by the simulator's own truth."""
+        seen = truth(self.site)
+        certificates = []
+        for node in await self.store.nodes():
+            held = await self.store.certificate(node.certificate) if node.certificate else None
+            if held is not None and not await self.store.revoked(held.id):
+                certificates.append(held.model_dump(mode="json"))
+        found = [str(v) for v in seen["violations"] + seen["switch_outages"]]
+        found += [str(v) for v in uncertified_in_customer_vrf(seen, certificates)]
+        check = await self.store.verify_journal()
+        return found if check.intact else [*found, "the journal's chain is broken"]

@@ -90,6 +90,25 @@ def test_failures_in_a_group_leave_the_others_alone(run):
     assert intact
 
 
+def test_a_refused_turn_in_a_group_takes_back_what_it_wrote_before_the_refusal(tmp_path):
+    async def scenario(store):
+        for number in range(20):
+            await store.add_node(Node(id=f"n{number}", kind=NodeKind.HOST))
+        held = [
+            await store.take((await store.open_operation(f"n{i}", "journey", 1.0)).id)
+            for i in range(20)
+        ]
+        stale = [Node(id=o.node, kind=NodeKind.HOST, generation=7) for o in held]
+        answers = await asyncio.gather(
+            *(store.record(o, node=n, now=2.0) for o, n in zip(held, stale, strict=True)),
+            return_exceptions=True,
+        )
+        after = [await store.operation(o.id) for o in held]
+        return {type(a) for a in answers}, after == held
+
+    assert in_threads(tmp_path / "store.db", scenario) == ({StaleWrite}, True)
+
+
 def test_a_commit_that_fails_is_tried_one_by_one_and_nothing_is_lost_or_doubled(tmp_path):
     failures = iter([True, True])  # the group's commit, and one of those that are tried alone
 

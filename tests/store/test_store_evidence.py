@@ -11,6 +11,7 @@ from provisioner.model.node import Node, NodeKind
 from provisioner.model.operation import ActionStatus
 from provisioner.model.tenant import Tenant
 from provisioner.store import SqlStore
+from provisioner.store.schema import certificates
 
 NODE = Node(id="n1", kind=NodeKind.HOST)
 CERTIFICATE = Certificate(
@@ -66,9 +67,11 @@ def test_a_revoked_certificate_stays_revoked_and_an_unknown_one_counts_as_such(r
         await store.revoke("c1", "drift", 3.0)
         await store.revoke("c1", "expiry", 4.0)
         await store.revoke("unknown", "drift", 4.0)
-        return before, await store.revoked("c1"), await store.certificate("c1")
+        row = await store.read(lambda c: c.execute(certificates.select()).one())
+        kept = row.revoked_at, row.revoked_reason
+        return before, await store.revoked("c1"), await store.certificate("c1"), kept
 
-    assert run(scenario) == ((False, True), True, CERTIFICATE)
+    assert run(scenario) == ((False, True), True, CERTIFICATE, (3.0, "drift"))
 
 
 def test_tenants_are_replaced_by_name(run):

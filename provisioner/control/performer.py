@@ -213,6 +213,7 @@ class Performer:
         )
         await hold.record(
             node=changed,
+            inventory=view.inventory,  # the parts that drift is measured from
             certificate=certificate,
             journal=[("certified", {"certificate": certificate.id})],
         )

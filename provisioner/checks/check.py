@@ -99,11 +99,16 @@ class Check:
 def fault(
     part: str, severity: Severity, detail: str, measured: object = "", wanted: object = ""
 ) -> Finding:
-    """A finding whose texts are bounded: they may repeat what a device said."""
+    """A finding whose texts are bounded and printable: they may repeat what a device said."""
     return Finding(
-        part=part[:80],
+        part=_printable(part)[:80],
         severity=severity,
-        detail=detail[:DETAIL_MAX],
-        measured=str(measured)[:DETAIL_MAX],
-        wanted=str(wanted)[:DETAIL_MAX],
+        detail=_printable(detail),
+        measured=_printable(str(measured)),
+        wanted=_printable(str(wanted)),
     )
+
+
+def _printable(words: str) -> str:
+    """No control characters: a device must not write to a person's terminal."""
+    return "".join(c if c.isprintable() else " " for c in words[:DETAIL_MAX])

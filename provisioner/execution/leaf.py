@@ -22,6 +22,8 @@ from provisioner.switches.cumulus import Ask, Move
 # Tries of one batch: a lost answer, then a revision that raced with somebody else's.
 TRIES_MAX = 3
 REQUEST_S = 30.0
+# A switch's address is looked up again after this: its credential may have been changed.
+ADDRESS_S = 10.0
 # Refusals that one port of a batch may bring on all of it.
 _OF_ONE_PORT = (Reason.SWITCH_REFUSED, Reason.MALFORMED)
 
@@ -49,7 +51,8 @@ class Refused(Exception):
     """The switch answered, and not what was needed. It becomes a blocker in this file."""
 
     def __init__(self, reason: Reason, detail: str) -> None:
-        super().__init__(detail)
+        # printable: the words may be the switch's own
+        super().__init__("".join(c if c.isprintable() else " " for c in detail))
         self.reason = reason
 
 
@@ -64,6 +67,8 @@ class Leaf:
         self._transport = transport
         self._clock = clock
         self._limits = limits
+        self._address: SwitchAddress | None = None
+        self._address_until = 0.0
         self._waiting: list[_Waiting] = []
         self._writer: asyncio.Task[None] | None = None
         self._reading: asyncio.Task[Routes | Blocker] | None = None
@@ -253,16 +258,31 @@ class Leaf:
         return await self._ask(Ask("GET", path))
 
     async def _ask(self, ask: Ask) -> Any:
-        address = await self._lookup()
-        if isinstance(address, Blocker):
-            raise Refused(address.reason, address.detail)
         call = Call(ask.method, ask.path, ask.body, timeout_s=REQUEST_S)
-        reply = await self._transport.request(address, call)
+        try:
+            reply = await self._transport.request(await self._found(), call)
+        except PortError:
+            self._address = None
+            raise
+        if reply.status in (401, 403):
+            # 403: the factory's password must be changed before the API does anything
+            self._address = None
+            raise Refused(Reason.LOGIN_REFUSED, f"{ask.path}: status {reply.status}")
         if reply.status >= 300:
             words = reply.body[:200].decode("utf-8", errors="replace")
             detail = f"{ask.method} {ask.path}: status {reply.status}: {words}"
             raise Refused(Reason.SWITCH_REFUSED, detail)
         return reply.json() if reply.body else {}
+
+    async def _found(self) -> SwitchAddress:
+        """Where the switch is and how to log in, as it was a moment ago."""
+        if self._address is None or self._clock.now() >= self._address_until:
+            address = await self._lookup()
+            if isinstance(address, Blocker):
+                raise Refused(address.reason, address.detail)
+            self._address = address
+            self._address_until = self._clock.now() + ADDRESS_S
+        return self._address
 
     def _blocker(self, problem: PortError | Refused) -> Blocker:
         if isinstance(problem, PortError):

@@ -163,3 +163,12 @@ def test_the_table_of_contents_has_each_name_once() -> None:
     names = [check.name for check in checks.ALL]
 
     assert len(set(names)) == len(names)
+
+
+def test_a_device_cannot_write_to_a_terminal_through_a_finding() -> None:
+    check = BY_NAME["services"]
+    evidence = {"services": Evidence(source="x", exit_code=3, text="\x1b[2Jdead\nactive\n")}
+
+    result = check.judge(evidence, CONTEXT)
+
+    assert result.findings[0].measured == " [2Jdead"

@@ -228,3 +228,16 @@ def test_a_caller_that_gives_up_leaves_the_others_their_answers() -> None:
     assert outcome.blockers == ()
     assert cancelled
     assert truth == {"BLUE"}
+
+
+def test_a_switch_that_refuses_the_login_is_named_and_not_asked_again() -> None:
+    async def scenario(rig: Rig) -> Any:
+        rig.site.switches["leaf-su0-r0"].password_expired = True
+        outcome = await rig.tenancy.move(rig.nodes[A].ports, "RED")
+        asked = [c for c in rig.switches.calls if c[0] == "leaf-su0-r0"]
+        return outcome, len(asked)
+
+    outcome, asked = play(scenario)
+
+    assert {b.reason for b in outcome.blockers} == {Reason.LOGIN_REFUSED}
+    assert asked == 2  # one look to move, one to say where the ports are

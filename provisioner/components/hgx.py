@@ -21,7 +21,7 @@ KINDS = (
     ComponentKind(
         name="hgx.bundle",
         title="HGX baseboard firmware package",
-        grammar="dotted",
+        grammar="hgx_bundle",
         activation=Activation.AC_CYCLE,  # it holds root-of-trust firmware
         duration_s=1800,
         target="HGX_0",

@@ -12,7 +12,7 @@ KINDS = (
     ComponentKind(
         name="host.driver",
         title="GPU driver",
-        grammar="dotted",
+        grammar="driver",
         method=_METHOD,
         activation=Activation.WARM_REBOOT,
         disruption=Disruption.HOST,
@@ -21,7 +21,7 @@ KINDS = (
     ComponentKind(
         name="host.fabric_manager",
         title="Fabric Manager",
-        grammar="dotted",
+        grammar="driver",
         method=_METHOD,
         activation=Activation.WARM_REBOOT,  # it loads only with the driver of its own version
         duration_s=120,

@@ -11,6 +11,7 @@ from provisioner import components
 from provisioner.model.base import Record
 from provisioner.model.matrix import Matrix, Profile
 from provisioner.planning.reachability import moves, pinned_kinds, reachable, unreachable
+from provisioner.planning.versions import compare, key
 
 
 class Weight(StrEnum):
@@ -62,6 +63,7 @@ def review(matrix: Matrix, *, fileless: frozenset[str] = FILELESS) -> tuple[Rema
         )
         for u in unreachable(matrix)
     ]
+    remarks += _unmarked_downgrades(matrix) + _unreadable(matrix)
     remarks += _dead_edges(matrix) + _edges_without_evidence(matrix)
     for state in readiness(matrix, fileless=fileless):
         where = f"{state.release}/{state.profile}"
@@ -136,6 +138,42 @@ def _dead_edges(matrix: Matrix) -> list[Remark]:
                 )
             )
     return remarks
+
+
+def _unmarked_downgrades(matrix: Matrix) -> list[Remark]:
+    """Edges to an older version that do not say so: the planner would take them for upgrades."""
+    return [
+        Remark(
+            weight=Weight.BLOCKS,
+            where=f"edges.{kind}: {start} → {edge.to}",
+            problem="leads to an older version",
+            remedy="Add `downgrade: true` if that is meant.",
+        )
+        for kind, edges in matrix.edges.items()
+        for edge in edges
+        for start in edge.from_versions
+        if not edge.downgrade and compare(_grammar(kind), start, edge.to) == 1
+    ]
+
+
+def _unreadable(matrix: Matrix) -> list[Remark]:
+    """Pins that their component's grammar cannot read: no device would ever print them."""
+    return [
+        Remark(
+            weight=Weight.BLOCKS,
+            where=f"{release_name}/{name}: {kind}",
+            problem=f"'{pin.version}' is no version as this component writes them",
+            remedy="Write it as the device prints it.",
+        )
+        for release_name, release in matrix.releases.items()
+        for name, profile in release.profiles.items()
+        for kind, pin in profile.pins.items()
+        if pin.known and key(_grammar(kind), pin.version) is None
+    ]
+
+
+def _grammar(kind: str) -> str:
+    return components.ALL[kind].grammar if kind in components.ALL else "opaque"
 
 
 def _edges_without_evidence(matrix: Matrix) -> list[Remark]:

@@ -54,6 +54,22 @@ def test_an_edge_to_no_pin_is_a_dead_one():
     assert [r.where for r in dead] == ["edges.nic.cx7: 3 → 4"]
 
 
+def test_a_way_back_that_does_not_say_so_blocks():
+    edges = '\nedges: {nic.cx7: [{from: ["3"], to: "2", activates_by: cold_boot%s}]}\n'
+    blocking = [
+        [r.where for r in review(parse([("m", TWO + edges % more)])) if "older" in r.problem]
+        for more in ("", ", downgrade: true")
+    ]
+
+    assert blocking == [["edges.nic.cx7: 3 → 2"], []]
+
+
+def test_a_pin_that_no_device_could_print_blocks():
+    remarks = review(parse([("m", TWO.replace('"3"', '"three"'))]))
+
+    assert [r.where for r in remarks if "no version" in r.problem] == ["new/node: nic.cx7"]
+
+
 def test_an_edge_without_evidence_is_not_for_production():
     remarks = [r for r in review(shipped()) if "vouches" in r.problem]
 

@@ -9,7 +9,7 @@ import sys
 
 import typer
 
-from provisioner.cli import inspect, matrix, plan, sim
+from provisioner.cli import demo, inspect, intake, matrix, node, plan, serve, sim
 from provisioner.model.input_error import InputError
 
 app = typer.Typer(
@@ -18,10 +18,14 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_show_locals=False,  # locals may hold secrets
 )
-app.add_typer(matrix.app, name="matrix")
-app.add_typer(sim.app, name="sim")
+app.command("demo")(demo.demo)
 app.command("inspect")(inspect.inspect)
 app.command("plan")(plan.plan)
+app.command("intake")(intake.intake)
+app.command("serve")(serve.serve)
+app.add_typer(node.app, name="node")
+app.add_typer(matrix.app, name="matrix")
+app.add_typer(sim.app, name="sim")
 
 
 def main() -> None:

@@ -172,3 +172,12 @@ def test_a_device_cannot_write_to_a_terminal_through_a_finding() -> None:
     result = check.judge(evidence, CONTEXT)
 
     assert result.findings[0].measured == " [2Jdead"
+
+
+def test_the_document_lists_every_check_with_its_gate() -> None:
+    text = Path(__file__).parents[2].joinpath("docs/checks.md").read_text()
+    rows = [[c.strip(" `") for c in r.split("|")] for r in text.splitlines() if r.startswith("| `")]
+
+    assert [(r[1], r[2], r[4]) for r in rows] == [
+        (c.name, c.gate.value, "yes" if c.after_load else "") for c in checks.ALL
+    ]

@@ -23,6 +23,8 @@ SOFTWARE_IDS = (
 
 def shown_id(item: Firmware) -> str:
     """The id under which an item is listed: iDRAC puts the version into it."""
+    if "__" not in item.id:
+        return item.id
     return re.sub(r"^(\w+-\d+-).*(__)", rf"\g<1>{item.running}\g<2>", item.id)
 
 
@@ -67,8 +69,12 @@ class FirmwareInventory:
         return [shown_id(item) for item in self.machine.items(self.bmc)]
 
     def _member(self, item_id: str) -> Resource | None:
-        items = self.machine.items(self.bmc)
-        item = next((i for i in items if shown_id(i) == item_id), None)
+        item = self.machine.firmware.get((self.bmc, item_id))
+        if item is None or shown_id(item) != item_id:  # iDRAC's change with their version
+            items = self.machine.items(self.bmc)
+            item = next((i for i in items if shown_id(i) == item_id), None)
+        if item and item.device and not self.machine.device_present(item.device):
+            return None
         return None if item is None else Resource(partial(self.show, item), partial=False)
 
     def mount(self, tree: Tree, post: Act | None) -> None:

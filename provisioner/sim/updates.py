@@ -147,7 +147,8 @@ class Updates:
                          f"The update operation for the component {item.id} is skipped because "
                          "Component image is identical.",
                          item.id, "Component image is identical",
-                         resolution="Retry firmware update operation with the force flag")  # fmt: skip
+                         resolution="Retry firmware update operation with the force flag",
+                         )  # fmt: skip
                 continue
             task.say("Update.1.0.TransferringToComponent",
                      f"Image '{version}' is being transferred to '{item.id}'.",

@@ -105,7 +105,10 @@ class Control:
         play, host = given.get("play"), given.get("host")
         if not isinstance(play, str) or not isinstance(host, str):
             raise BadRule("play, host: both are needed")
-        return await self.site.inband.run(play, host, variables)
+        try:
+            return await self.site.inband.run(play, host, variables)
+        except (KeyError, TypeError, AttributeError) as problem:
+            raise BadRule(f"variables: {problem!r:.100}") from None
 
     async def _change_faults(self, given: dict[str, Any]) -> Any:
         """{"preset", "node", "part"}, {"rules": [...]} or {"remove": name}."""

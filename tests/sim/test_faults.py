@@ -1,28 +1,19 @@
-"""Fault rules and presets of the simulated site, its ground truth, and the socket to both."""
+"""Fault rules and presets of the simulated site."""
 
 from __future__ import annotations
 
-import asyncio
 import json
-import stat
+import re
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import pytest
 
 from provisioner.sim.clock import HandClock
-from provisioner.sim.control import Control
 from provisioner.sim.fault_presets import ALL, inject
-from provisioner.sim.faults import BadRule, FaultRules, Rule, read_rules
+from provisioner.sim.faults import ACTIONS, BadRule, FaultRules, Rule, read_rules
 from provisioner.sim.redfish_answers import GONE, Answer
 from provisioner.sim.site import Site
-from provisioner.sim.truth import (
-    switch_outages,
-    truth,
-    uncertified_in_customer_vrf,
-    violations,
-)
 
 NODE = "su0-n00"
 TASK = "/redfish/v1/TaskService/Tasks/3"
@@ -38,24 +29,6 @@ def ask(
     rules: FaultRules, path: str = TASK, method: str = "GET", endpoint: str = "n/host"
 ) -> Answer:
     return rules.around(endpoint, method, path, lambda: GOOD)
-
-
-def later(site: Site, seconds: float) -> float:
-    assert isinstance(site.clock, HandClock)
-    site.clock.move(seconds)
-    return site.advance()
-
-
-def move(site: Site, node: str, vrf: str) -> None:
-    """Bring all ports of a node into a VRF, past the API."""
-    place = site.places[node]
-    for rail in range(8):
-        leaf = site.switches[place.leaf(rail)]
-        revision = leaf.new_revision()
-        change = {"ip": {"vrf": vrf}}
-        revision.changes.append((("interface", place.interface), change))
-        leaf.apply(revision, site.clock.now())
-    later(site, 30)
 
 
 # --- rules
@@ -179,136 +152,11 @@ def test_swapped_cables_are_seen_from_both_ends(site: Site) -> None:
     assert after == before[::-1]
 
 
-# --- truth
+def test_the_document_lists_every_preset_and_action() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "simulator.md").read_text()
+    rows = re.findall(r"^\| `(\w+)` \| (\w+) \| (\w+) \| (.*) \|$", text, re.MULTILINE)
+    told = {row for row in rows if row[0] in ALL}
+    actions = re.findall(r"^\| `(\w+)` \| [^|]* \| [^|]* \|$", text, re.MULTILINE)
 
-
-def test_a_fresh_site_has_no_violation_and_no_customer(site: Site) -> None:
-    found = truth(site)
-
-    assert found["violations"] == found["switch_outages"] == []
-    assert all(not node["customer_ports"] for node in found["nodes"].values())
-    assert json.loads(json.dumps(found)) == found
-
-
-def test_truth_shows_where_ports_are_and_what_runs(site: Site) -> None:
-    move(site, NODE, "RED")
-    found = truth(site)["nodes"]
-
-    assert len(found[NODE]["customer_ports"]) == 8
-    assert found["su0-n01"]["customer_ports"] == []
-    assert found[NODE]["running"]["NIC_0/DPU_NIC"] == "32.43.1014"
-    assert found[NODE]["running"]["host.driver"] == "535.129.03"
-
-
-def test_power_while_in_a_customer_vrf_is_a_violation_and_before_or_after_is_not(
-    site: Site,
-) -> None:
-    machine = site.machines[NODE]
-    machine.restart(site.clock.now())
-    later(site, 3600)
-    move(site, NODE, "RED")
-    machine.restart(site.clock.now())
-    later(site, 3600)
-    move(site, NODE, "MAINT")
-    machine.restart(site.clock.now())
-    found = violations(site)
-
-    assert [(v.node, v.kind) for v in found] == [(NODE, "in_customer_vrf")]
-
-
-def test_a_power_act_in_the_middle_of_a_write_is_a_violation(site: Site) -> None:
-    machine = site.machines[NODE]
-    machine.note(1.0, "write_start", "host/HGX_FW_BMC_0")
-    machine.note(2.0, "power", "host", "ForceOff")
-    machine.note(3.0, "write_end", "host/HGX_FW_BMC_0")
-    machine.note(4.0, "power", "host", "PowerCycle")
-
-    assert [v.kind for v in violations(site)] == ["power_during_write"]
-
-
-def test_a_reset_disturbs_only_what_is_behind_that_bmc(site: Site) -> None:
-    machine = site.machines[NODE]
-    machine.note(1.0, "copy_start", "NIC_1/Bluefield_ERoT")
-    machine.note(2.0, "bmc_reset", "NIC_2")
-    machine.note(3.0, "bmc_reset", "NIC_1")
-
-    assert [(v.kind, v.time) for v in violations(site)] == [("reset_during_copy", 3.0)]
-
-
-def test_two_writes_to_one_component_are_a_violation(site: Site) -> None:
-    machine = site.machines[NODE]
-    machine.note(1.0, "write_start", "NIC_1/DPU_OS")
-    machine.note(2.0, "write_start", "NIC_2/DPU_OS")
-    machine.note(3.0, "write_start", "NIC_1/DPU_NIC")
-
-    assert [v.kind for v in violations(site)] == ["overlapping_writes"]
-
-
-def test_a_leaf_that_reboots_under_a_customer_is_an_outage(site: Site) -> None:
-    move(site, NODE, "RED")
-    site.switches["leaf-su0-r2"].reboot(site.clock.now())
-
-    assert [(v.node, v.detail) for v in switch_outages(site)] == [("leaf-su0-r2", NODE)]
-
-
-def test_a_customer_node_needs_a_certificate_for_what_runs_in_it_now(site: Site) -> None:
-    move(site, NODE, "RED")
-    good = {
-        "node": NODE,
-        "versions": [["supernic.nic/NIC_0", "32.43.1014"], ["hgx.bundle/HGX_0", "x"]],
-        "serials": [],
-        "expires_at": site.clock.now() + 1e6,
-    }
-    other = good | {"versions": [["supernic.nic/NIC_0", "32.44.1036"]]}
-    swapped = good | {"serials": ["somebody else's"]}
-    old = good | {"expires_at": 1.0}
-
-    def why(*certificates: dict[str, Any]) -> list[str]:
-        found = uncertified_in_customer_vrf(truth(site), certificates)
-        return [entry["why"].split()[0] for entry in found]
-
-    assert why(good) == []
-    assert why() == ["no"]
-    assert [why(bad) for bad in (other, swapped, old)] == [["supernic.nic/NIC_0"], ["GPU"], ["the"]]
-
-
-# --- control
-
-
-def test_the_socket_is_the_owners_and_answers_everything(site: Site, tmp_path: Path) -> None:
-    path = tmp_path / "sim.sock"
-
-    async def talk() -> dict[str, Any]:
-        control = Control(site, path)
-        await control.start()
-        mode = stat.S_IMODE(path.stat().st_mode)
-        answers: dict[str, Any] = {"mode": mode}
-        async with aiohttp.ClientSession(connector=aiohttp.UnixConnector(str(path))) as session:
-            for name in ("truth", "expected", "site", "clock", "requests", "faults", "endpoints"):
-                async with session.get(f"http://sim/{name}") as reply:
-                    answers[name] = await reply.json()
-            for name, body in {
-                "inband": {"play": "run_commands", "host": NODE, "variables": {"commands": []}},
-                "faults": {"preset": "dead_gpu", "node": NODE},
-                "uncertified": {"certificates": []},
-            }.items():
-                async with session.post(f"http://sim/{name}", json=body) as reply:
-                    answers[f"post {name}"] = await reply.json()
-            for body in ({}, [], {"preset": "x"}, {"rules": [{}]}, "x"):
-                async with session.post("http://sim/faults", json=body) as reply:
-                    assert reply.status == 400
-                    assert (await reply.json())["error"]
-        await control.stop()
-        return answers
-
-    answers = asyncio.run(talk())
-
-    assert answers["mode"] == 0o600
-    assert answers["clock"]["speed"] == 1.0
-    assert answers["truth"]["in_customer_vrf"] == []
-    assert answers["endpoints"]["bmcs"] == []
-    assert answers["post inband"]["status"] == "ok"
-    assert answers["post faults"]["injected"] == "dead_gpu"
-    assert answers["post uncertified"] == {"nodes": []}
-    assert set(answers["requests"]) == {"redfish", "nvue", "inband"}
-    assert not path.exists()
+    assert told == {(p.name, p.catalogue, p.target, p.meaning) for p in ALL.values()}
+    assert set(ACTIONS) <= set(actions)

@@ -131,7 +131,7 @@ KINDS = (
             Rule(name=r"Smart ?Array|\bMR\d+i|RAID|Backplane|\bUBM\d|HBA"),
             Rule(name=r"Smart Storage Energy Pack"),
             Rule(id=r"^NVMeController\d+$"),
-            Rule(related=r"/Storage/[^/ ]+( |$)"),
+            Rule(related=r"/(Simple)?Storage/[^/ ]+( |$)"),
         ),
     ),
     ComponentKind(

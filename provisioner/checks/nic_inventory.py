@@ -16,11 +16,6 @@ from provisioner.checks.commands import NICS
 from provisioner.checks.reading import pci, text_of
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 
-# which pins a card type may run: a BlueField in NIC mode is a SuperNIC with a kind of its own
-_KINDS = {
-    "BlueField3": ("supernic.nic", "bluefield.nic"),
-    "ConnectX7": ("nic.cx7",),
-}
 _RUNNING = re.compile(r"^FW.*running", re.IGNORECASE)
 _LOCKED = "Failed to open device"
 _VERSION = re.compile(r"^\d{2}\.\d{2}\.\d{4}$")
@@ -52,16 +47,25 @@ def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterat
                     line.get("current", ""),
                     current,
                 )
-        kinds = _KINDS.get(device.get("type", ""), ())
-        approved = [v for kind in kinds for v in context.pins.get(kind, ())]
+        approved = _approved(device.get("type", ""), part, context)
         if approved and current not in approved:
             yield fault(
                 part,
                 Severity.CONFIG,
                 "the firmware is not the pinned one",
                 current,
-                " or ".join(dict.fromkeys(approved)),
+                " or ".join(approved),
             )
+
+
+def _approved(device_type: str, part: str, context: CheckContext) -> tuple[str, ...]:
+    """Pinned versions for a card; a BlueField in NIC mode is a SuperNIC, with pins of its own."""
+    if device_type == "ConnectX7":
+        return context.pins.get("nic.cx7", ())
+    if device_type != "BlueField3":
+        return ()
+    dpu = context.pins.get("bluefield.nic", ())
+    return dpu if part in context.dpu_pci else context.pins.get("supernic.nic", dpu)
 
 
 def _devices(text: str) -> list[ElementTree.Element]:

@@ -13,6 +13,7 @@ from provisioner.cli import matrix_tables as tables
 from provisioner.cli.matrix_files import read_matrix
 from provisioner.model.input_error import InputError
 from provisioner.model.matrix import Matrix
+from provisioner.planning.diff import diff as compare
 from provisioner.planning.graph_svg import svg
 from provisioner.planning.review import Weight, readiness, review
 
@@ -97,8 +98,6 @@ def diff(
 
     Exit code 1: a profile cannot make the move.
     """
-    from provisioner.planning.diff import diff as compare
-
     pinned = read_matrix(matrix or [])
     moves = compare(pinned, _release(pinned, older), _release(pinned, newer), production=production)
     if json_:

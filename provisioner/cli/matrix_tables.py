@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
 from rich.markup import escape
@@ -12,6 +11,7 @@ from rich.text import Text
 
 from provisioner.model.inventory import Activation
 from provisioner.model.matrix import UNKNOWN, Matrix, Release
+from provisioner.planning.diff import ProfileDiff
 from provisioner.planning.graph import Lane, Track, layout
 from provisioner.planning.review import Readiness, Remark, Weight
 
@@ -25,9 +25,6 @@ STYLES = {
     Activation.AC_CYCLE: "bold red",
     Activation.IMAGE_REBOOT: "bright_blue",
 }
-if TYPE_CHECKING:
-    from provisioner.planning.diff import ProfileDiff
-
 _WEIGHTS = {Weight.BLOCKS: "bold red", Weight.PRODUCTION: "yellow", Weight.NOTE: "bright_black"}
 
 

@@ -129,3 +129,8 @@ def test_hostile_names_do_not_break_the_picture():
     text = TWO.replace('"3"', "'<script>&\"'")
 
     ElementTree.fromstring(svg(parse([("m", text)])))
+
+
+def test_the_picture_in_the_documents_is_of_the_shipped_file():
+    """If not: provisioner matrix graph --svg docs/upgrade-paths.svg"""
+    assert (SHIPPED.parent / "docs" / "upgrade-paths.svg").read_text() == svg(shipped())

@@ -63,6 +63,7 @@ KINDS = (
             _dell(r"BIOS\."),
             Rule(id=r"^(BIOS|UEFI|Bios|BIOS_\d+|BIOSFirmware|Capsule_BIOS)$"),
             Rule(name=r"^(System ROM|BIOS|System BIOS|UEFI)\b"),
+            Rule(name=r"\bBIOS\b", related=r"/Bios$|/Systems/[^/ ]+$"),
         ),
     ),
     ComponentKind(

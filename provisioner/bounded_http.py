@@ -21,6 +21,7 @@ import aiohttp
 
 from provisioner.ports import (
     CertificateChanged,
+    LoginRefused,
     Malformed,
     PortError,
     TooLarge,
@@ -221,7 +222,7 @@ def port_error(where: str, error: BaseException, attempt: Attempt) -> PortError:
     """
     detail = f"{where}: {_words(error)}"
     match error:
-        case CertificateChanged():
+        case CertificateChanged() | LoginRefused() | Unreachable():
             return error
         case aiohttp.ServerFingerprintMismatch():
             return CertificateChanged(f"{where}: the certificate is not the pinned one")

@@ -91,7 +91,9 @@ class RedfishTransport:
 
     async def forget(self, bmc: BmcAddress) -> None:
         """Log out. What the governor knows stays: forgetting must not unlock anything."""
-        line = self._line(bmc)
+        await self._forget_line(self._line(bmc))
+
+    async def _forget_line(self, line: _Line) -> None:
         if line.opening is not None:
             await asyncio.wait({line.opening})
         async with self._slots:
@@ -99,15 +101,15 @@ class RedfishTransport:
 
     async def close(self) -> None:
         """Log out of everything within CLOSE_LIMIT_S, then close all connections."""
-        openings = {line.opening for line in self._lines.values() if line.opening is not None}
-        drops = {
-            asyncio.ensure_future(self.forget(line.login_address))
-            for line in self._lines.values()
-            if line.login_address is not None and line.login is not None
-        }
-        if openings | drops:
-            await asyncio.wait(openings | drops, timeout=CLOSE_LIMIT_S)
-        for task in openings | drops:
+        openings = [line.opening for line in self._lines.values() if line.opening is not None]
+        try:
+            async with asyncio.timeout(CLOSE_LIMIT_S):
+                if openings:  # a login under way makes one more session to be closed
+                    await asyncio.wait(openings)
+                await asyncio.gather(*map(self._forget_line, self._lines.values()))
+        except TimeoutError:
+            LOG.warning("some sessions were not closed; their timeouts will")
+        for task in {*openings, *self._logouts}:
             task.cancel()
         await self._http.close()
 

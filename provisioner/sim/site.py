@@ -231,13 +231,9 @@ class Site:
             "addressing": "172.(32*rail).(unit).(2*index): host end; the leaf end is one above",
         }
 
-    def endpoints(self) -> dict[str, Any]:
-        """URLs of what is served: all BMCs, all switches, and each by its name."""
-        return {
-            "bmcs": [url for name, url in self.urls.items() if name not in self.switches],
-            "switches": [url for name, url in self.urls.items() if name in self.switches],
-            "by_name": dict(self.urls),
-        }
+    def endpoints(self) -> dict[str, str]:
+        """URL of everything that is served: "su0-n00/DPU_1" (a BMC), "leaf-su0-r3" (a switch)."""
+        return dict(self.urls)
 
 
 # of those shapes whose factory password is printed in the vendor's manual

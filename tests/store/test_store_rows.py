@@ -108,6 +108,17 @@ def test_a_driver_that_was_replaced_changes_nothing(run):
     assert seen_after == (new, 0, (), ())
 
 
+def test_a_driver_that_lost_track_of_its_own_writes_is_stopped(run):
+    async def scenario(store):
+        before = await driven(store)
+        after, _ = await store.intend(before, "push", {}, 2.0)
+        with pytest.raises(Fenced):
+            await store.intend(before, "reset", {}, 3.0)
+        return after == await store.operation(before.id), len(await store.entries("n1"))
+
+    assert run(scenario) == (True, 1)
+
+
 def test_an_operation_that_ended_is_neither_written_nor_taken(run):
     async def scenario(store):
         operation = await driven(store)

@@ -54,7 +54,6 @@ class Settings(Record):
     bmc_return_limit_s: float = Field(600.0, gt=0, description="A BMC answers again after a reset.")
     power_limit_s: float = Field(300.0, gt=0, description="A power state follows its request.")
     boot_limit_s: float = Field(1800.0, gt=0, description="A host's system is up after power on.")
-    copy_limit_s: float = Field(1800.0, gt=0, description="A background copy ends within this.")
     playbook_limit_s: float = Field(3600.0, gt=0, description="A playbook ends within this.")
     switch_limit_s: float = Field(1800.0, gt=0, description="A switch is back after its reboot.")
     switch_gather_s: float = Field(

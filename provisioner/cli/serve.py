@@ -61,43 +61,42 @@ def serve(
     chosen = read_settings(settings, production=False if lab else None)
     pinned = read_matrix(matrix or [Path("firmware_matrix.yaml")])
 
+    remote = Remote(ssh_user, ssh_key, known_hosts)
+
     async def run() -> None:
         clock = WallClock()
+        runner = _runner(simulator, playbooks, data, remote)
+        transport, switches = RedfishTransport(ca_file=ca_file), NvueTransport()
         with lock_data_directory(data):
             async with (
                 open_data(data, clock.now()) as opened,
                 serve_artifacts(artifacts, artifact_host, artifact_port) as files,
             ):
-                runner: PlaybookRunner = (
-                    SimulatedRunner(simulator)
-                    if simulator is not None
-                    else AnsibleRunner(
-                        playbooks, data / "runs", Remote(ssh_user, ssh_key, known_hosts)
-                    )
-                )
-                transport, switches = RedfishTransport(ca_file=ca_file), NvueTransport()
-                daemon = Daemon(
-                    Parts(
-                        store=opened.store,
-                        credentials=opened.vault,
-                        clock=clock,
-                        settings=chosen,
-                        transport=transport,
-                        switches=switches,
-                        runner=runner,
-                        artifacts=files,
-                        matrix=pinned,
-                        signer=opened.signer,
-                    )
+                parts = Parts(
+                    store=opened.store,
+                    credentials=opened.vault,
+                    clock=clock,
+                    settings=chosen,
+                    transport=transport,
+                    switches=switches,
+                    runner=runner,
+                    artifacts=files,
+                    matrix=pinned,
+                    signer=opened.signer,
                 )
                 try:
-                    await _until_stopped(daemon)
+                    await _until_stopped(Daemon(parts))
                 finally:
-                    await runner.close()
-                    await switches.close()
-                    await transport.close()
+                    for port in (runner, switches, transport):
+                        await port.close()
 
     asyncio.run(run())
+
+
+def _runner(simulator: Path | None, playbooks: Path, data: Path, remote: Remote) -> PlaybookRunner:
+    if simulator is not None:
+        return SimulatedRunner(simulator)
+    return AnsibleRunner(playbooks, data / "runs", remote)
 
 
 async def _until_stopped(daemon: Daemon) -> None:

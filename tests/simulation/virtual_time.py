@@ -26,7 +26,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def _run_once(self) -> None:
         if not self._ready and self._scheduled:  # type: ignore[attr-defined]
-            self._virtual_s = max(self._virtual_s, self._scheduled[0].when())  # type: ignore[attr-defined]
+            first = self._scheduled[0].when()  # type: ignore[attr-defined]
+            self._virtual_s = max(self._virtual_s, first)
         super()._run_once()  # type: ignore[misc]
 
 

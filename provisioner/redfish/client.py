@@ -184,7 +184,7 @@ class Redfish:
             if self.quirk.push == "form":
                 return of_hpe(update.data)
             return TaskView(state="unknown", vanished=True)
-        return view(await self._service.call("GET", ref.path))
+        return view(await self._service.call("GET", ref.path), ref.path)
 
     async def task_paths(self) -> tuple[str, ...]:
         """Every task that the service lists; none if it has no task service.
@@ -205,7 +205,7 @@ class Redfish:
         """Tasks that run, by path. One that cannot be read counts as running, unless it is gone."""
         running = []
         for path in await self.task_paths():
-            seen = view(await self._service.call("GET", path))
+            seen = view(await self._service.call("GET", path), path)
             if seen.vanished or seen.done:
                 continue
             if seen.state in _RUNNING or seen.state.startswith("HTTP"):

@@ -47,25 +47,26 @@ class TaskView(Record):
 VANISHED = TaskView(state="vanished", vanished=True)
 
 
-def view(reply: Reply) -> TaskView:
-    """Read a task or its monitor."""
+def view(reply: Reply, path: str) -> TaskView:
+    """Read a task, or its monitor: that answers with the operation's own result once it ended."""
     if reply.status in (404, 410):
         return VANISHED
     if reply.status >= 400:
         return TaskView(state=f"HTTP status {reply.status}")  # silence: not an end of any kind
     body = body_of(reply)
-    if "TaskState" in body:
+    if "TaskState" in body or "JobState" in body:
         return of_task(body)
     if reply.status == 202:
         return TaskView(state="Running")
-    if reply.status == 204 or (reply.status == 200 and not body):
+    monitor = path.endswith("/Monitor") or "/TaskMonitors/" in path
+    if reply.status == 204 or (monitor and reply.status in (200, 201)):
         return TaskView(state="Completed", percent=100.0, done=True)
     return TaskView(state="unknown")
 
 
 def of_task(body: Json) -> TaskView:
-    """Judge a Task resource by its state, its status and its messages together."""
-    state = text(body.get("TaskState")) or "unknown"
+    """Judge a Task (or Dell's Job) by its state, its status and its messages together."""
+    state = text(body.get("TaskState")) or text(body.get("JobState")) or "unknown"
     found = messages(body.get("Messages") or [])
     job = text(at(body, "Oem", "Dell", "JobState")) or ""
     staged = state in _STAGED or job == "Scheduled"

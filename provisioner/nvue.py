@@ -135,9 +135,9 @@ def _headers(switch: SwitchAddress, call: Call) -> dict[str, str]:
     if call.body is not None:
         headers.setdefault("Content-Type", "application/json")
     if switch.secret is not None:
-        headers["Authorization"] = aiohttp.BasicAuth(
-            switch.username, switch.secret.reveal(), "utf-8"
-        ).encode()
+        headers["Authorization"] = aiohttp.encode_basic_auth(
+            switch.username, switch.secret.reveal()
+        )
     return headers
 
 

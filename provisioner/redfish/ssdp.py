@@ -61,6 +61,8 @@ def origins(text: bytes) -> list[str]:
         claims = json.loads(text)
     except ValueError as error:
         raise Malformed(f"SSDP: {error}") from None
+    if not isinstance(claims, dict):
+        raise Malformed("SSDP: answers are no object")
     found = set()
     for claim in claims.values():
         try:

@@ -1,4 +1,4 @@
-"""Compare versions, each by the grammar of its component; what cannot be told is None, never a guess.
+"""Compare versions, each by its component's grammar; what cannot be told is None, never a guess.
 
 A version is read into a key of comparable parts, so that order is total among those of one grammar.
 The grammars are those that devices print (facts: hardware 4.7, redfish V7). `opaque` knows equality

@@ -184,7 +184,7 @@ async def _drive(
         urls = sorted(url for name, url in endpoints.items() if "/" in name)
         probes = await probe_all(transport, urls)
         assembly, found, silent = await find(
-            transport, data.store, expected, secrets, probes, clock.now()
+            transport, data.store, data.vault, expected, secrets, probes, clock.now()
         )
         assert not silent, silent[0]
         await take_in(data.store, data.vault, expected, secrets, assembly, found, clock.now())

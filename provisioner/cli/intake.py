@@ -40,7 +40,8 @@ def intake(
     """Take racked nodes in: they are stored as `discovered`, and the daemon goes on from there.
 
     Each address is probed without login. Where the expected-hardware list gives a factory
-    credential for the vendor, one login reads the serial. No device is changed by this command.
+    credential for the vendor, one login reads the serial. Only a BMC that shows nothing before its
+    factory password is changed (BlueField) gets a unique one; --dry-run leaves that too.
     Exit code 1: something on the list could not be taken in; each is named with its remedy.
     """
     expected = read_expected(file)
@@ -60,6 +61,7 @@ def intake(
                     assembly, found, silent = await find(
                         transport,
                         opened.store,
+                        None if dry_run else opened.vault,
                         expected,
                         secrets,
                         probes,

@@ -1,21 +1,30 @@
 """Finds out what stands behind BMC addresses: vendor without login, serials with the factory one.
 
 A login is tried once per BMC and only where the expected-hardware list gives a factory credential
-for its vendor; a BMC that a node already has is not asked again.
+for its vendor; a BMC that a node already has is not asked again. A BMC that shows nothing before
+its factory password is changed (BlueField) gets a unique one now, kept under its address.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from provisioner import quirks
 from provisioner.execution.once import blocked
+from provisioner.execution.rotation import rotate
 from provisioner.model.inventory import DeviceKind, Inventory
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.pairing import Endpoint
-from provisioner.ports import BmcAddress, BmcTransport, PortError, Secret
+from provisioner.ports import (
+    BmcAddress,
+    BmcTransport,
+    Credentials,
+    LoginRefused,
+    PortError,
+    Secret,
+)
 from provisioner.redfish.client import Redfish
 from provisioner.redfish.discovery import Probe
 
@@ -31,17 +40,18 @@ class Found:
 
 async def introduce(
     transport: BmcTransport,
+    credentials: Credentials | None,
     probes: Sequence[Probe],
     factory: Mapping[str, tuple[str, Secret]],
     progress: Callable[[int, int], None] = lambda _done, _all: None,
 ) -> tuple[tuple[Found, ...], tuple[Blocker, ...]]:
-    """Log in to each probed BMC once and read who it is."""
+    """Log in to each probed BMC once and read who it is. No `credentials`: change nothing."""
     done = 0
 
     async def one(probe: Probe) -> Found | Blocker:
         nonlocal done
         try:
-            return await _introduce(transport, probe, factory)
+            return await _introduce(transport, credentials, probe, factory)
         except PortError as error:
             return blocked(error, probe.url)
         finally:
@@ -54,7 +64,10 @@ async def introduce(
 
 
 async def _introduce(
-    transport: BmcTransport, probe: Probe, factory: Mapping[str, tuple[str, Secret]]
+    transport: BmcTransport,
+    credentials: Credentials | None,
+    probe: Probe,
+    factory: Mapping[str, tuple[str, Secret]],
 ) -> Found | Blocker:
     quirk = quirks.identify(probe.root)
     if quirk.name not in factory:
@@ -65,9 +78,26 @@ async def _introduce(
             unblock=f"Add `{quirk.name}` to `factory_credentials` of the expected-hardware list.",
         )
     username, secret = factory[quirk.name]
-    address = BmcAddress(url=probe.url, username=username, secret=secret, pin=probe.fingerprint)
-    inventory = await Redfish(transport, address, quirk).identity()
-    return Found(_endpoint(probe, quirk.name, inventory), username, secret)
+    address = BmcAddress(probe.url, username, secret, probe.fingerprint)
+    name = f"endpoint/{probe.url}"
+    ours = await credentials.current(name) if credentials is not None else None
+    if ours is not None:
+        address = replace(address, username=ours[0], secret=ours[1])
+    try:
+        inventory = await Redfish(transport, address, quirk).identity()
+    except LoginRefused:
+        if credentials is None or ours is not None:
+            raise
+        changed = await rotate(transport, credentials, quirk, name, address)
+        if isinstance(changed, Blocker):
+            return changed
+        address, ours = changed, (changed.username, changed.secret or secret)
+        inventory = await Redfish(transport, address, quirk).identity()
+    endpoint = _endpoint(probe, quirk.name, inventory)
+    assert address.secret is not None
+    return Found(
+        endpoint.model_copy(update={"rotated": ours is not None}), address.username, address.secret
+    )
 
 
 def _endpoint(probe: Probe, vendor: str, inventory: Inventory) -> Endpoint:

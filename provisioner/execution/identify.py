@@ -1,28 +1,20 @@
-"""Takes a discovered node over: pins, credentials, inventory, parts, profile.
-
-Credentials are rotated so that a crash at any point leaves a password that we know: the new one is
-stored as pending before the BMC hears of it, and afterwards either one is tried.
-"""
+"""Takes a discovered node over: pins, credentials, inventory, parts, profile."""
 
 from __future__ import annotations
 
-import secrets
 from dataclasses import dataclass, field
 from typing import Any
 
 from provisioner.execution.collector import Collector
 from provisioner.execution.hold import Hold
+from provisioner.execution.rotation import rotate
 from provisioner.execution.work import Site
 from provisioner.model.inventory import DeviceKind, Inventory
 from provisioner.model.matrix import Matrix, Profile
 from provisioner.model.node import BmcRef, Node, NodeKind
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.profiles import choose_profile
-from provisioner.ports import BmcAddress, LoginRefused, Secret
-from provisioner.redfish.client import Redfish
-
-PASSWORD_LENGTH = 16  # DGX accepts 20 at most, some BMCs refuse more than 16 (facts: redfish 2.1)
-_ALPHABETS = ("ABCDEFGHJKLMNPQRSTUVWXYZ", "abcdefghijkmnopqrstuvwxyz", "23456789", "-_.+")
+from provisioner.ports import BmcAddress
 
 
 @dataclass(frozen=True)
@@ -33,15 +25,6 @@ class Identified:
     inventory: Inventory | None = None
     blockers: tuple[Blocker, ...] = ()
     facts: dict[str, Any] = field(default_factory=dict)
-
-
-def new_password() -> Secret:
-    """A password of four classes of characters, without look-alikes."""
-    chosen = [secrets.choice(alphabet) for alphabet in _ALPHABETS]
-    everything = "".join(_ALPHABETS[:3])
-    chosen += [secrets.choice(everything) for _ in range(PASSWORD_LENGTH - len(chosen))]
-    secrets.SystemRandom().shuffle(chosen)
-    return Secret("".join(chosen))
 
 
 class Identifier:
@@ -106,44 +89,17 @@ class Identifier:
             bmc = bmc.model_copy(update={"pin": pin})
         if node.kind is NodeKind.SWITCH:
             return bmc.model_copy(update={"rotated": True})
-        return await self._rotate(node, bmc)
-
-    async def _rotate(self, node: Node, bmc: BmcRef) -> BmcRef | Blocker:
-        credentials = self._site.reach.credentials
-        name = f"{node.id}/{bmc.name}"
-        ours = bmc.model_copy(update={"rotated": True})
-        pending = await credentials.pending(name)
-        if pending is not None and await self._accepts(bmc, *pending):
-            await credentials.confirm(name)  # a crash came between the BMC's yes and our note
-            return ours
         address = await self._site.reach.address(node, bmc)
         if isinstance(address, Blocker):
             return address
-        new = pending[1] if pending is not None else new_password()
-        await credentials.begin(name, address.username, new)
-        client = Redfish(self._site.reach.transport, address, await self._site.reach.quirk(address))
-        problem = await client.set_password(address.username, new)
-        if problem is not None:
-            return problem
-        await self._site.reach.transport.forget(address)
-        if not await self._accepts(bmc, address.username, new):
-            return Blocker(
-                reason=Reason.LOGIN_REFUSED,
-                subject=name,
-                detail="the BMC took a new password, but does not accept it",
-                unblock="Reset the BMC's account by hand, then retry the node.",
-            )
-        await credentials.confirm(name)
-        return ours
-
-    async def _accepts(self, bmc: BmcRef, username: str, secret: Secret) -> bool:
-        address = BmcAddress(url=bmc.url, username=username, secret=secret, pin=bmc.pin)
-        client = Redfish(self._site.reach.transport, address, await self._site.reach.quirk(address))
-        try:
-            await client.power()
-        except LoginRefused:
-            return False
-        return True
+        ours = await rotate(
+            self._site.reach.transport,
+            self._site.reach.credentials,
+            await self._site.reach.quirk(address),
+            f"{node.id}/{bmc.name}",
+            address,
+        )
+        return ours if isinstance(ours, Blocker) else bmc.model_copy(update={"rotated": True})
 
 
 def bill_of_materials(node: Node, inventory: Inventory, profile: Profile) -> tuple[Blocker, ...]:

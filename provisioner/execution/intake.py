@@ -1,6 +1,7 @@
 """Automatic intake: probe addresses, log in once where it is expected, pair, and store the nodes.
 
-Nothing is changed on any device here. What cannot be placed is named, with what would unblock it.
+Only a BMC that shows nothing before its factory
+password is changed gets a new one here. What cannot be placed is named, with what would unblock it.
 """
 
 from __future__ import annotations
@@ -37,16 +38,20 @@ class Taken:
 async def find(
     transport: BmcTransport,
     store: Store,
+    credentials: Credentials | None,
     expected: Expected,
     secrets: Secrets,
     probes: Sequence[Probe],
     now: float,
     progress: Callable[[int, int], None] = lambda _done, _all: None,
 ) -> tuple[Assembly, tuple[Found, ...], tuple[Blocker, ...]]:
-    """Who stands behind the probed addresses, and which nodes they make up. Stores nothing."""
+    """Who stands behind the probed addresses, and which nodes they make up. Stores no node.
+
+    Without `credentials` nothing is changed on any BMC (a dry run).
+    """
     have = {b.url for n in await store.nodes() for b in n.bmcs}
     strangers = [p for p in probes if p.url not in have]
-    found, silent = await introduce(transport, strangers, secrets.factory, progress)
+    found, silent = await introduce(transport, credentials, strangers, secrets.factory, progress)
     known = {n.id for n in await store.nodes()}
     missing = expected.model_copy(
         update={"nodes": tuple(n for n in expected.nodes if n.name not in known)}

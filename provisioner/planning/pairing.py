@@ -20,6 +20,7 @@ class Endpoint(Record):
     base_mac: str = ""
     mac: str = ""
     pin: str = ""
+    rotated: bool = False  # its password is ours already
 
 
 class Assembly(Record):
@@ -86,7 +87,14 @@ def _api(wanted: ExpectedNode) -> BmcRef:
 
 
 def _ref(name: str, kind: str, endpoint: Endpoint) -> BmcRef:
-    return BmcRef(name=name, url=endpoint.url, kind=kind, pin=endpoint.pin, serial=endpoint.serial)
+    return BmcRef(
+        name=name,
+        url=endpoint.url,
+        kind=kind,
+        pin=endpoint.pin,
+        serial=endpoint.serial,
+        rotated=endpoint.rotated,
+    )
 
 
 def _node(expected: Expected, wanted: ExpectedNode, bmcs: tuple[BmcRef, ...], now: float) -> Node:

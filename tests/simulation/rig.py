@@ -201,7 +201,7 @@ class World:
         secrets = read_secrets(expected, {})
         probes = await probe_all(self.transport, sorted(self.services))
         assembly, found, silent = await find(
-            self.transport, self.store, expected, secrets, probes, self.clock.now()
+            self.transport, self.store, self.vault, expected, secrets, probes, self.clock.now()
         )
         assert not silent, silent
         assert not assembly.blockers, assembly.blockers

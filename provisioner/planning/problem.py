@@ -170,6 +170,8 @@ def _unseen(inventory: Inventory, moves: Moves) -> Iterable[Blocker]:
         parts = inventory.of_kind(kind)
         if not pin.known or (declared and declared.derived and not parts):
             continue
+        if not parts and pin.optional:
+            continue  # for the nodes that have such a part; this one has none
         if not parts:
             yield Blocker(
                 reason=Reason.VERSION_MISSING,

@@ -102,9 +102,9 @@ def _together(release: str) -> Blocker:
 
 
 def _rules(problem: Problem, found: Found) -> Iterable[Blocker]:
-    """Rules that a move would have broken, or that are broken and nothing mends."""
+    """Rules that the pins themselves break here; if there are none, those met on the way."""
     pinned = _if_all_pins_ran(problem)
-    names = found.broken | problem.broken(pinned)
+    names = problem.broken(pinned) or found.broken
     for rule in problem.rules:
         if rule.name not in names:
             continue

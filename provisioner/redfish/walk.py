@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from provisioner.model.outcome import Gap, Reason
 from provisioner.ports import BmcAddress, BmcTransport, Call, Malformed, TooLarge, Unreachable
 from provisioner.quirks import Quirk
+from provisioner.redfish.messages import body_of, told
 from provisioner.redfish.parsing import MEMBERS_MAX, Json, as_object, at, link, path_of, truth
 
 ROOT = "/redfish/v1"
@@ -72,7 +73,9 @@ class Walk:
                 reply = await self._transport.request(self._address, call)
             self._silent = 0
             if reply.status != 200:
-                return self._gap(path, _reason(reply.status), f"HTTP status {reply.status}")
+                keys = dict.fromkeys(m.key for m in told(body_of(reply)) if m.key)
+                detail = " ".join([f"HTTP status {reply.status}", *keys])
+                return self._gap(path, _reason(reply.status), detail)
             body = reply.json()
         except Unreachable as error:
             self._silent += 1

@@ -113,14 +113,17 @@ class Accounts:
         return None
 
     def _change(self, account: Account, body: Json, request: Request) -> Answer | None:
-        fault = writable("Password", "UserName", "Enabled", "RoleId", "Locked", "AccountTypes",
-                         known=("PasswordChangeRequired",))(body)  # fmt: skip
+        fault = writable(
+            "Password", "UserName", "Enabled", "RoleId", "Locked", "AccountTypes",
+            "PasswordChangeRequired",
+        )(body)  # fmt: skip
         if fault is None and "Password" in body:
             fault = self._password_fault(body["Password"])
         if fault is None and body.get("RoleId", "Operator") not in ROLES:
             fault = error(400, "PropertyValueNotInList", str(body["RoleId"]), "RoleId")
-        if fault is None and not isinstance(body.get("Enabled", True), bool):
-            fault = error(400, "PropertyValueTypeError", str(body["Enabled"]), "Enabled")
+        for name in ("Enabled", "PasswordChangeRequired"):
+            if fault is None and not isinstance(body.get(name, True), bool):
+                fault = error(400, "PropertyValueTypeError", str(body[name]), name, prop=name)
         if fault:
             return fault
         if "Password" in body:
@@ -130,6 +133,7 @@ class Accounts:
             self.machine.note(request.now, "password", self.bmc.name, account.username)
         if isinstance(body.get("UserName"), str):
             account.username = body["UserName"]
+        account.change_required = body.get("PasswordChangeRequired", account.change_required)
         account.role = body.get("RoleId", account.role)
         account.enabled = body.get("Enabled", account.enabled)
         if body.get("Locked") is False:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from fnmatch import fnmatchcase
-from functools import partial
+from functools import cache, partial
 
 from provisioner.sim.machine import Machine
 from provisioner.sim.parts import Firmware
@@ -19,6 +19,11 @@ SOFTWARE_IDS = (
     ("HGX_FW_PCIeSwitch_*", "0x0040"), ("HGX_FW_PCIeRetimer_*", "0x8000"),
     ("BMC_Firmware", "0x0018"),
 )  # fmt: skip
+
+
+@cache
+def _software_id(item_id: str) -> str | None:
+    return next((s for p, s in SOFTWARE_IDS if fnmatchcase(item_id, p)), None)
 
 
 def shown_id(item: Firmware) -> str:
@@ -52,7 +57,7 @@ class FirmwareInventory:
         }
         if not version and self.shape.name == "lenovo":
             del shown["Version"]  # as captured: UEFI-Pending has none
-        software = next((s for p, s in SOFTWARE_IDS if fnmatchcase(item.id, p)), None)
+        software = _software_id(item.id)
         if software:
             shown["SoftwareId"] = software
         bmc_item, bios_item = self.shape.manager_items

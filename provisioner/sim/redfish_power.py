@@ -44,8 +44,9 @@ class Power:
             machine.power_cycle(now)
         elif wanted in ("ForceRestart", "GracefulRestart"):
             if off:
-                return error(409, "ResourceInUse", resolution="Power on the host first.")
-            machine.restart(now)
+                machine.power_on(now)
+            else:
+                machine.restart(now)
         return done()
 
     def ac_cycle(self, request: Request) -> Answer:
@@ -73,7 +74,9 @@ class Power:
 
     def boot(self) -> Json:
         """The Boot property of a system."""
+        more = {"BootNext": None} if "UefiBootNext" in self.shape.boot_targets else {}
         return {
+            **more,
             **self.machine.host.override,
             "BootSourceOverrideTarget@Redfish.AllowableValues": list(self.shape.boot_targets),
             "BootSourceOverrideEnabled@Redfish.AllowableValues": ["Once", "Continuous", "Disabled"],

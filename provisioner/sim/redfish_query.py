@@ -60,18 +60,17 @@ def _skipped(kind: str, key: str) -> bool:
 
 
 def _whole(value: Any, levels: int, kind: str, tree: Tree, shape: Shape) -> Any:
+    """`value` with its references resolved; all of it was asked for by `kind`."""
     if isinstance(value, list):
         return [_whole(v, levels, kind, tree, shape) for v in value]
     if not isinstance(value, dict):
         return value
     if set(value) != {"@odata.id"}:
         return {
-            k: v if _skipped(kind, k) else _whole(v, levels, kind, tree, shape)
+            k: v if kind == "." and k == "Links" else _whole(v, levels, kind, tree, shape)
             for k, v in value.items()
         }
-    if levels <= 0:
-        return value
-    resource = tree.find(value["@odata.id"])
+    resource = tree.find(value["@odata.id"]) if levels > 0 else None
     linked = resource.read() if resource and resource.read else None
     if linked is None:
         return value

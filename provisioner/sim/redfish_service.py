@@ -153,14 +153,7 @@ class RedfishService:
                 value = self._queried(value, request, resource)
             except QueryFault as fault:
                 return fault.answer
-        body = dump(value)
-        etag = f'"{crc32(body):08x}"'
-        if request.headers.get("if-none-match") == etag:
-            return Answer(304, {"ETag": etag})
-        headers = {"Content-Type": JSON_TYPE, "ETag": etag, "Allow": resource.methods()}
-        if "@odata.type" in value:
-            headers["Link"] = f"<{_schema(value['@odata.type'])}>; rel=describedby"
-        return Answer(200, headers, body)
+        return _shown(value, request, resource)
 
     def _late(self, resource: Resource, path: str, now: float, *, partial: bool) -> bool:
         if partial and not resource.partial and not resource.collection:
@@ -235,6 +228,20 @@ class RedfishService:
 
 _CHALLENGE = 'Basic realm="Redfish"'
 _COMMON = {"Cache-Control": "no-cache", "Server": "simulated"}
+
+
+def _shown(value: Json, request: Request, resource: Resource) -> Answer:
+    """A resource with its ETag; the ETag is over what the resource says, not over itself."""
+    body = dump(value)
+    etag = f'"{crc32(body):08x}"'
+    if request.headers.get("if-none-match") == etag:
+        return Answer(304, {"ETag": etag})
+    if resource.patch:  # who may change it must find its ETag in a collection's answer too
+        body = dump({**value, "@odata.etag": etag})
+    headers = {"Content-Type": JSON_TYPE, "ETag": etag, "Allow": resource.methods()}
+    if "@odata.type" in value:
+        headers["Link"] = f"<{_schema(value['@odata.type'])}>; rel=describedby"
+    return Answer(200, headers, body)
 
 
 def _schema(odata_type: str) -> str:

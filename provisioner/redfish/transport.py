@@ -45,8 +45,7 @@ class _Line:
     basic: asyncio.Lock = field(default_factory=asyncio.Lock)
     login: Login | None = None
     login_address: BmcAddress | None = None
-    opened_s: float = 0.0  # on the event loop's clock, as is `used_s`
-    used_s: float = 0.0
+    used_s: float = 0.0  # when the login last worked, on the event loop's clock
     opening: asyncio.Task[Login] | None = None
     opening_for: BmcAddress | None = None
     coding: str = "identity"
@@ -136,7 +135,12 @@ class RedfishTransport:
         return self._answered(line, bmc, reply, renewed)
 
     async def _write(self, line: _Line, bmc: BmcAddress, call: Call) -> Reply:
-        """Anything else: sent once, with a session that was good a moment ago."""
+        """Anything else: sent once, with a session that was good a moment ago.
+
+        After 401 nothing was done. To a session just made it is the BMC's answer; any other session
+        had ended, and the caller may ask again.
+        """
+        before = line.login
         login = await self._login(line, bmc)
         if login is not None and not login.basic and _now() - line.used_s > FRESH_S:
             try:
@@ -148,7 +152,7 @@ class RedfishTransport:
         if reply.status == 401 and login is not None:
             if login.basic:
                 self._refused(line, bmc, login)
-            if _now() - line.opened_s > FRESH_S:  # a 401 to a new session is the BMC's answer
+            if login is before:
                 if line.login is login:
                     await self._drop(line)
                 raise Unreachable(f"{bmc.url}: the session had ended", maybe_executed=False)
@@ -242,7 +246,7 @@ class RedfishTransport:
             raise Unreachable(str(error), maybe_executed=False) from None
         self._governor.succeeded(bmc.url, credential)
         line.login, line.login_address = login, bmc
-        line.opened_s = line.used_s = _now()
+        line.used_s = _now()
         return login
 
     def _refused(self, line: _Line, bmc: BmcAddress, login: Login) -> NoReturn:

@@ -21,6 +21,7 @@ from provisioner.model.outcome import Blocker
 from provisioner.opening import open_data, read_expected, read_secrets
 from provisioner.ports import BmcTransport
 from provisioner.redfish.discovery import Probe, probe_all, scan, ssdp
+from provisioner.redfish.governor import LoginGovernor
 from provisioner.redfish.transport import RedfishTransport
 from provisioner.wall_clock import WallClock
 
@@ -52,7 +53,7 @@ def intake(
 
     async def run() -> tuple[Taken, tuple[Blocker, ...]]:
         clock = WallClock()
-        transport = RedfishTransport()
+        transport = RedfishTransport(governor=LoginGovernor(memory=data / "failed-logins"))
         try:
             async with open_data(data, clock.now()) as opened:
                 probes = await _probes(transport, urls, networks, port, use_ssdp, console)

@@ -11,10 +11,12 @@ from typing import Annotated
 import typer
 
 from provisioner.daemon import Daemon, Parts, serve_artifacts
+from provisioner.event_loop import new_event_loop
 from provisioner.nvue import NvueTransport
 from provisioner.opening import open_data, read_matrix, read_settings
 from provisioner.playbooks import AnsibleRunner, Remote
 from provisioner.ports import PlaybookRunner
+from provisioner.redfish.governor import LoginGovernor
 from provisioner.redfish.transport import RedfishTransport
 from provisioner.simulated_runner import SimulatedRunner
 from provisioner.store.data_directory import lock_data_directory
@@ -66,7 +68,9 @@ def serve(
     async def run() -> None:
         clock = WallClock()
         runner = _runner(simulator, playbooks, data, remote)
-        transport, switches = RedfishTransport(ca_file=ca_file), NvueTransport()
+        governor = LoginGovernor(memory=data / "failed-logins")
+        transport = RedfishTransport(chosen.requests_max, ca_file, governor)
+        switches = NvueTransport(ca_file=ca_file)
         with lock_data_directory(data):
             async with (
                 open_data(data, clock.now()) as opened,
@@ -90,7 +94,8 @@ def serve(
                     for port in (runner, switches, transport):
                         await port.close()
 
-    asyncio.run(run())
+    with asyncio.Runner(loop_factory=new_event_loop) as loop:
+        loop.run(run())
 
 
 def _runner(simulator: Path | None, playbooks: Path, data: Path, remote: Remote) -> PlaybookRunner:

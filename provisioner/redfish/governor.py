@@ -116,6 +116,7 @@ class LoginGovernor:
         if self._memory is None:
             return
         try:
+            self._memory.touch(mode=0o600)  # whose accounts fail is nobody else's business
             with self._memory.open("a", encoding="utf-8") as lines:
                 lines.write(json.dumps([when, url, username]) + "\n")
         except OSError as error:
@@ -137,6 +138,8 @@ class LoginGovernor:
             if recent and isinstance(url, str) and isinstance(username, str):
                 self._accounts.setdefault(url, _Account()).failures.append((float(when), username))
                 kept.append(line)
+        if len(kept) == len(lines):
+            return
         try:
             memory.write_text("".join(f"{line}\n" for line in kept), encoding="utf-8")
         except OSError as error:

@@ -13,7 +13,7 @@ from provisioner.execution.inband import run_commands
 from provisioner.execution.once import blocked
 from provisioner.execution.switch_api import SwitchApi
 from provisioner.execution.work import Site
-from provisioner.model.inventory import Component, Device, Inventory
+from provisioner.model.inventory import Component, Device, DeviceKind, Inventory
 from provisioner.model.node import BmcRef, Node, NodeKind
 from provisioner.model.outcome import Blocker, Gap, Reason
 from provisioner.planning import inband_facts
@@ -158,7 +158,7 @@ def merge(
     inband = {d.slot: d for d in facts.devices}
     devices = tuple(
         d.model_copy(update={"pci": inband[d.slot].pci, "mac": d.mac or inband[d.slot].mac})
-        if d.slot in inband
+        if d.slot in inband and d.kind is not DeviceKind.BMC
         else d
         for d in parts
     )
@@ -183,10 +183,21 @@ def _placed(component: Component, bmc: BmcRef) -> Component:
 
 
 def _devices(node: Node, seen: Sequence[Inventory]) -> tuple[Device, ...]:
+    """Parts without doubles: a card is seen by the host's BMC and by its own, which knows more."""
+    own_serials = {bmc.serial for bmc in node.bmcs if bmc.kind != "host" and bmc.serial}
     devices = []
     for inventory, bmc in zip(seen, node.bmcs, strict=True):
-        devices += [
-            d if bmc.kind == "host" else d.model_copy(update={"slot": bmc.name})
-            for d in inventory.devices
-        ]
+        if bmc.kind == "host":
+            devices += [d for d in inventory.devices if not _is_card(d, own_serials)]
+            continue
+        kind = DeviceKind.DPU if bmc.kind == "dpu" else DeviceKind.NIC
+        for device in inventory.devices:
+            if device.kind is DeviceKind.DPU:
+                devices.append(device.model_copy(update={"kind": kind, "slot": bmc.name}))
+            elif device.kind is DeviceKind.BMC:
+                devices.append(device.model_copy(update={"slot": bmc.name}))
     return tuple(devices)
+
+
+def _is_card(device: Device, own_serials: set[str]) -> bool:
+    return device.kind in (DeviceKind.NIC, DeviceKind.DPU) and device.serial in own_serials

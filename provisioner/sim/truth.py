@@ -233,7 +233,7 @@ def uncertified_in_customer_vrf(
 def _invalid(certificate: Mapping[str, Any], node: Mapping[str, Any], now: float) -> str:
     if float(certificate["expires_at"]) <= now:
         return "the certificate has expired"
-    known = set(certificate.get("serials", ()))
+    known = {str(s).rpartition("=")[2] for s in certificate.get("serials", ())}  # "gpu/X=serial"
     if strangers := [s for s in node["gpu_serials"] if known and s not in known]:
         return f"GPU {strangers[0]} is not the one that was certified"
     versions = {str(k): str(v) for k, v in certificate.get("versions", ())}

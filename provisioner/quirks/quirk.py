@@ -41,9 +41,8 @@ class Quirk(Record):
     apply_time: str = ""  # @Redfish.OperationApplyTime to send; "": leave it out
     oem_always: bool = False  # UpdateParameters must have an Oem object, even an empty one
     oem_by_kind: dict[str, dict[str, Any]] = Field(default_factory=dict)
-    targets: dict[str, str] = Field(default_factory=dict)  # component kind -> collection/name, or *
+    targets: dict[str, str] = Field(default_factory=dict)  # component kind -> see README.md
     force: str = "parameter"  # "parameter" | "options" (PATCH HttpPushUriOptions) | "none"
-    two_step: bool = False  # UpdateService.StartUpdate follows the upload
     commit: bool = False  # CommitImage makes a new image permanent
     pull_without_scheme: bool = False  # SimpleUpdate: ImageURI without scheme, double slash
     pull_targets_relative: bool = False  # SimpleUpdate: Targets without their first slash

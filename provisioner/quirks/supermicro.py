@@ -12,14 +12,13 @@ QUIRK = Quirk(
     title="Supermicro",
     vendor=r"^(Supermicro|Super Micro)",
     oem="Supermicro",
-    apply_time="OnStartUpdateRequest",
+    apply_time="Immediate",  # else an upload is only verified, until StartUpdate is posted
     oem_by_kind={
         "host.bios": {"Supermicro": {"BIOS": _BIOS}},
         "host.bmc": {"Supermicro": {"BMC": _BMC}},
     },
-    targets={"host.bios": "Systems/1/Bios", "host.bmc": "Managers/1"},
+    targets={"host.bios": "@bios", "host.bmc": "@manager"},
     force="none",
-    two_step=True,
     media_inserted=False,
     ac_cycle=AcCycle(
         resource="Systems",

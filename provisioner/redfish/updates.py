@@ -54,10 +54,7 @@ async def push(
         file_name=file.name,
     )
     reply = await service.upload(uri, upload, _UPLOAD_S)
-    ref = _accepted(reply, kind)
-    if isinstance(ref, Blocker) or not service.quirk.two_step:
-        return ref
-    return await _start(service, update.data, kind, ref)
+    return _accepted(reply, kind)
 
 
 async def pull(service: Service, uri: str, kind: str) -> TaskRef | Blocker:
@@ -138,7 +135,13 @@ def _sources(
 
 
 async def _declared(service: Service, update: Json, declared: str) -> list[str] | Blocker:
-    """A declared "Collection/name": the collection's path is the service's own."""
+    """A declared "Collection/name", "@manager" or "@bios": paths are the service's own."""
+    if declared.startswith("@"):
+        owner = await (service.manager() if declared == "@manager" else service.system())
+        own = owner.path if owner is not None and declared == "@manager" else None
+        if owner is not None and declared == "@bios":
+            own = link(owner.data, "Bios")
+        return [own] if own is not None else not_offered(declared, "such a resource")
     collection, _, name = declared.partition("/")
     walk = service.walk()
     inventory = collection == "FirmwareInventory"
@@ -169,19 +172,6 @@ async def _force_option(
         return None
     body = {"HttpPushUriOptions": {"ForceUpdate": force}}
     return await service.patch(path, body, "HttpPushUriOptions")
-
-
-async def _start(service: Service, update: Json, kind: str, uploaded: TaskRef) -> TaskRef | Blocker:
-    """The second step: the upload is only verified until StartUpdate is posted (facts U16)."""
-    target = target_of(action_of(update, "UpdateService.StartUpdate"))
-    if target is None:
-        return uploaded
-    reply = await service.call("POST", target, {} if service.quirk.empty_body else None)
-    started = _accepted(reply, kind)
-    if isinstance(started, Blocker) and started.reason is not Reason.BUSY:
-        return started
-    # while the upload is still being verified, the start is refused as busy: the first task leads
-    return uploaded if isinstance(started, Blocker) or not started.path else started
 
 
 def _accepted(reply: Reply, kind: str) -> TaskRef | Blocker:

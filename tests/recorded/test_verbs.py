@@ -190,21 +190,16 @@ def test_a_busy_service_is_told_from_one_that_refuses(answer: Reply, package: Pa
     assert refused.reason is Reason.BUSY
 
 
-def test_a_supermicro_update_is_started_after_its_upload(package: Path) -> None:
-    start = f"{V1}/UpdateService/Actions/UpdateService.StartUpdate"
-    second = f"{V1}/TaskService/Tasks/4"
-    bmc, client = bmc_of(
-        "tiny_dgx",
-        {
-            f"POST {V1}/UpdateService/upload": reply(202, None, location=TASK),
-            f"POST {start}": reply(202, None, location=second),
-        },
-        UpdateService={"Actions": {"#UpdateService.StartUpdate": {"target": start}}},
-    )
+def test_a_supermicro_push_updates_at_once_and_preserves_the_configuration(package: Path) -> None:
+    bmc, _ = bmc_of("tiny_dgx", {f"POST {V1}/UpdateService/upload": reply(202)})
     client = Redfish(bmc, ADDRESS, quirks.ALL["supermicro"])
 
-    assert run(client.push("host.bmc", ("BMC_0",), package)) == TaskRef(path=second)
-    assert pushed(bmc)["Oem"]["Supermicro"]["BMC"]["PreserveCfg"] is True
+    run(client.push("host.bmc", ("BMC_0",), package))
+
+    sent = pushed(bmc)
+    assert sent["Targets"] == [f"{V1}/Managers/BMC"]
+    assert sent["@Redfish.OperationApplyTime"] == "Immediate"
+    assert sent["Oem"]["Supermicro"]["BMC"]["PreserveCfg"] is True
 
 
 def test_a_bluefield_pulls_its_bundle_with_rshim_and_the_uri_that_its_bmc_understands() -> None:

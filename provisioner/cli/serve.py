@@ -62,14 +62,13 @@ def serve(
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     chosen = read_settings(settings, production=False if lab else None)
     pinned = read_matrix(matrix or [Path("firmware_matrix.yaml")])
-
     remote = Remote(ssh_user, ssh_key, known_hosts)
 
     async def run() -> None:
         clock = WallClock()
         runner = _runner(simulator, playbooks, data, remote)
-        governor = LoginGovernor(memory=data / "failed-logins")
-        transport = RedfishTransport(chosen.requests_max, ca_file, governor)
+        logins = LoginGovernor(memory=data / "failed-logins")
+        transport = RedfishTransport(chosen.requests_max, ca_file, logins)
         switches = NvueTransport(ca_file=ca_file)
         with lock_data_directory(data):
             async with (

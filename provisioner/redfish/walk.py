@@ -19,6 +19,8 @@ from provisioner.redfish.parsing import MEMBERS_MAX, Json, as_object, at, link, 
 ROOT = "/redfish/v1"
 _PAGES_MAX = 64  # of one collection: 50 members a page (Dell) reach MEMBERS_MAX well before
 _SILENT_MAX = 3  # reads without an answer in one walk; then the BMC counts as gone
+_BYTES_MAX = 32 * 1024 * 1024  # of all answers of one walk; a DGX gives under two
+_WALK_LIMIT_S = 900.0  # a DGX takes 130 reads of up to 0.4 s; one slow inventory takes 180 s
 _READS_AT_ONCE = 4  # per walk; the transport bounds reads per BMC more tightly
 
 
@@ -39,6 +41,8 @@ class Walk:
         self._quirk = quirk
         self._expand = False
         self._silent = 0
+        self._bytes = 0
+        self._until: float | None = None
         self._suffix = ""
         self._slots = asyncio.Semaphore(_READS_AT_ONCE)
         self.gaps: list[Gap] = []
@@ -70,8 +74,10 @@ class Walk:
         call = Call("GET", asked, timeout_s=self._quirk.read_timeout_s)
         try:
             async with self._slots:
+                self._admit(path)
                 reply = await self._transport.request(self._address, call)
             self._silent = 0
+            self._bytes += len(reply.body)
             if reply.status != 200:
                 keys = dict.fromkeys(m.key for m in told(body_of(reply)) if m.key)
                 detail = " ".join([f"HTTP status {reply.status}", *keys])
@@ -140,6 +146,17 @@ class Walk:
             del self.gaps[known:]  # not being able to expand is no gap
             self._expand = False
         return await self.read(collection)
+
+    def _admit(self, path: str) -> None:
+        """Whether one more read is within the walk's bounds: a BMC that lies must not hold us."""
+        now = asyncio.get_running_loop().time()
+        self._until = self._until or now + _WALK_LIMIT_S
+        if now > self._until:
+            detail = f"{path}: reading this BMC took more than {_WALK_LIMIT_S:.0f} s"
+            self._silent = _SILENT_MAX
+            raise Unreachable(detail, maybe_executed=False)
+        if self._bytes > _BYTES_MAX:
+            raise TooLarge(f"this BMC gave more than {_BYTES_MAX} bytes already")
 
     def _collect(self, page: Resource, found: dict[str, Json]) -> None:
         """Members of one page. `Members: null` is an empty collection (DPU in NIC mode)."""

@@ -30,13 +30,16 @@ class Located:
 
     tree: Tree
     places: dict[Path, tuple[str, int]] = field(default_factory=dict)
+    borrowed: dict[Path, Path] = field(default_factory=dict)  # what stands here is written there
 
     def where(self, path: Path) -> tuple[str, str]:
         """(file, "line N, field a.b[0]") of a path, or of its closest parent that was written."""
         for end in range(len(path), -1, -1):
-            if path[:end] in self.places:
-                source, line = self.places[path[:end]]
-                return source, f"line {line}" + (f", field {dotted(path)}" if path else "")
+            lender = next((b for a, b in self.borrowed.items() if path[: len(a)] == a), ())
+            for written in (path[:end], (*lender, *path[len(lender) : end])):
+                if written in self.places:
+                    source, line = self.places[written]
+                    return source, f"line {line}" + (f", field {dotted(path)}" if path else "")
         return "", f"field {dotted(path)}"
 
     def error(self, path: Path, problem: str, remedy: str) -> InputError:

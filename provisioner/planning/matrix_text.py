@@ -20,6 +20,8 @@ from provisioner.planning.matrix_rules import check
 from provisioner.planning.overlay import OVERRIDE_KEYS, lay_over
 
 FILES_MAX = 16  # a base, a vendor's, a site's; more is a mistake
+PROFILES_MAX = 64  # of one release; every pair of them is compared
+PINS_MAX = 200  # of one profile; there are some 60 component kinds
 SCHEMA = 1
 
 
@@ -118,6 +120,12 @@ def _expand_likes(located: Located) -> None:
     """
     for release_path, _ in _mappings(located.tree, ("releases",), 1):
         profiles = dict(_mappings(located.tree, (*release_path, "profiles"), 1))
+        if len(profiles) > PROFILES_MAX or any(map(_too_many_pins, profiles.values())):
+            raise located.error(
+                (*release_path, "profiles"),
+                f"more than {PROFILES_MAX} profiles, or {PINS_MAX} pins in one",
+                "Split the release.",
+            )
         likes = {path: p.pop("like") for path, p in profiles.items() if "like" in p}
         for path, name in likes.items():
             other = (*path[:-1], str(name))
@@ -134,8 +142,12 @@ def _expand_likes(located: Located) -> None:
                     **(theirs if isinstance(theirs, dict) else {}),
                     **(own or {}),
                 }
-            for place in [p for p in located.places if p[: len(other)] == other]:
-                located.places.setdefault((*path, *place[len(other) :]), located.places[place])
+            located.borrowed[path] = other
+
+
+def _too_many_pins(profile: dict[str, Tree]) -> bool:
+    pins = profile.get("pins")
+    return isinstance(pins, dict) and len(pins) > PINS_MAX
 
 
 def _drop_override_keys(located: Located) -> None:

@@ -110,7 +110,7 @@ class RedfishService:
             # DSP0266 13.3.7.1: nothing but the own account until its password was changed
             if path == own and method in ("GET", "HEAD", "PATCH"):
                 return None
-            if path.startswith(SESSIONS):
+            if path.startswith(f"{SESSIONS}/") and method == "DELETE":
                 return None
             return error(403, "PasswordChangeRequired", own)
         if method not in UNSAFE or account.role == "Administrator":

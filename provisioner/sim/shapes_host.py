@@ -138,10 +138,22 @@ class HostTree:
             "Drives": [{"@odata.id": f"{path}/NVMeSSD/Drives/{s}"} for s in slots
                        if self.machine.devices[s].present],
             "Drives@odata.count": len(slots),
+            "Controllers": {"@odata.id": f"{path}/NVMeSSD/Controllers"},
+            "Volumes": {"@odata.id": f"{path}/NVMeSSD/Volumes"},
         })  # fmt: skip
+        self._controllers(f"{path}/NVMeSSD")
         for slot in slots:
             device = self.machine.devices[slot]
             self.tree.live(f"{path}/NVMeSSD/Drives/{slot}", partial(_part, device, "Drive"))
+
+    def _controllers(self, path: str) -> None:
+        """NVMe drives have no RAID controller: each is its own, and volumes there are none."""
+        self.tree.collection(f"{path}/Controllers", "StorageControllerCollection", lambda: ["1"])
+        self.tree.fixed(f"{path}/Controllers/1", {
+            "@odata.type": "#StorageController.v1_6_0.StorageController", "Id": "1",
+            "Name": "NVMe Storage Controller", "Status": OK, "SupportedRAIDTypes": [],
+        })  # fmt: skip
+        self.tree.collection(f"{path}/Volumes", "VolumeCollection", list)
 
     # --- manager and chassis
 
@@ -231,6 +243,7 @@ def _part(device: Device, schema: str) -> Json | None:
     }
     if schema == "Processor":
         shown |= {"ProcessorType": "CPU", "Manufacturer": "Intel(R) Corporation", "TotalCores": 56}
+        shown |= {"TotalThreads": 112, "ProcessorArchitecture": "x86", "InstructionSet": "x86-64"}
     elif schema == "Memory":
         shown |= {"CapacityMiB": 65536, "MemoryDeviceType": "DDR5", "Manufacturer": "Samsung"}
     elif schema == "Drive":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from provisioner.quirks.quirk import Quirk
+from provisioner.quirks.quirk import AcCycle, Quirk
 
 QUIRK = Quirk(
     name="dell_idrac",
@@ -13,6 +13,12 @@ QUIRK = Quirk(
     apply_time="Immediate",
     oem_always=True,
     force="none",
+    ac_cycle=AcCycle(  # a "virtual AC cycle": CPLD and FPGA run their new versions after it
+        resource="Chassis",
+        action="DellOemChassis.ExtendedReset",
+        body={"ResetType": "PowerCycle"},
+        needs_off=False,
+    ),
     bmc_reset_s=300.0,
     session_limit=8,
 )

@@ -53,10 +53,15 @@ def messages(value: Any) -> tuple[Message, ...]:
                 said=text(item.get("Message")) or "",
                 args=tuple(args),
                 severity=text(item.get("MessageSeverity") or item.get("Severity")) or "",
-                resolution=text(item.get("Resolution")) or "",
+                resolution=_resolution(item),
             )
         )
     return tuple(found)
+
+
+def _resolution(item: Json) -> str:
+    said = text(item.get("Resolution")) or ""
+    return "" if said.strip(" .").lower() == "none" else said  # DSP0268's "None." says nothing
 
 
 def body_of(reply: Reply) -> Json:

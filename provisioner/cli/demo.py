@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -52,6 +53,8 @@ def demo(
     is the code that drives real ones. Exit code 0: everything ended as it must.
     """
     shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
+    logging.basicConfig(filename=directory / "daemon.log", level=logging.INFO)
     console = Console(stderr=as_json_)
     with Live(console=console, refresh_per_second=4, transient=as_json_) as live:
         summary = asyncio.run(

@@ -16,10 +16,9 @@ from provisioner.execution.once import blocked
 from provisioner.model.node import Node
 from provisioner.model.operation import OperationStatus
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.planning import lifecycle
 from provisioner.planning.history import open_entries
 from provisioner.planning.journey import JOURNEY
-from provisioner.planning.lifecycle import Execute, Rest, Turn, Wait, after_failure, decide
+from provisioner.planning.lifecycle import Enter, Execute, Rest, Turn, Wait, after_failure, decide
 from provisioner.ports import Clock, Fenced, PortError, StaleWrite, Store
 from provisioner.settings import Settings
 
@@ -65,18 +64,12 @@ class Reconciler:
             assert node is not None
             try:
                 turn, blockers = await self._turn(hold, node)
+                failures = failures + 1 if blockers else failures
+                if blockers:
+                    turn = await self._fail(hold, tuple(blockers), failures)
             except StaleWrite:
                 continue  # somebody (a person, the allocator) changed the node: look again
-            if blockers:
-                failures += 1
-                turn = after_failure(
-                    node, tuple(blockers), failures=failures, retry_s=self._settings.retry_s
-                )
-                if isinstance(turn, lifecycle.Enter):
-                    await self._performer.perform(hold, node, turn, None)
-                    failures = 0
-                    continue
-            elif not isinstance(turn, Wait):
+            if not (blockers or isinstance(turn, Wait)) or isinstance(turn, Enter):
                 failures = 0
             if isinstance(turn, Wait):
                 await self._note(hold, turn.why)
@@ -85,6 +78,15 @@ class Reconciler:
             elif isinstance(turn, Rest):
                 await self._store.end_operation(hold.operation, OperationStatus.DONE, turn.why)
                 return
+
+    async def _fail(self, hold: Hold, blockers: tuple[Blocker, ...], failures: int) -> Turn:
+        """What follows a turn that failed; a lasting failure is entered at once."""
+        node = await self._store.node(hold.operation.node)
+        assert node is not None
+        turn = after_failure(node, blockers, failures=failures, retry_s=self._settings.retry_s)
+        if isinstance(turn, Enter):
+            await self._performer.perform(hold, node, turn, None)
+        return turn
 
     async def _turn(self, hold: Hold, node: Node) -> tuple[Turn, Sequence[Blocker]]:
         """One turn; the decision, and what stood in its way."""

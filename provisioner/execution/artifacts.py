@@ -56,7 +56,8 @@ class Artifacts:
     def application(self) -> web.Application:
         """A read-only HTTP application that serves resolved files, and nothing else."""
         app = web.Application()
-        app.router.add_get("/{name}", self._serve)
+        # BlueField's BMC takes a server and a path with a slash of its own (facts: redfish 3.3)
+        app.router.add_get(r"/{extra:/?}{name:[^/]+}", self._serve)
         return app
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:

@@ -1,0 +1,191 @@
+"""The planner's judge: its own small model of a node, searched without cleverness.
+
+It shares no code with `planning`. Versions are integers; state is what runs and what waits.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+SECONDS = {"bmc_reset": 300, "warm_reboot": 600, "cold_boot": 900, "ac_cycle": 1200}
+COVERS = {
+    "bmc_reset": {"bmc_reset"},
+    "warm_reboot": {"warm_reboot"},
+    "cold_boot": {"cold_boot", "warm_reboot"},
+    "ac_cycle": {"ac_cycle", "cold_boot", "warm_reboot", "bmc_reset"},
+}
+
+
+@dataclass(frozen=True)
+class Way:
+    """An edge. `needs`: (kind, least version) when it is pushed; `brings`: (kind, version)."""
+
+    kind: str
+    start: int
+    to: int
+    resets_by: str  # "none" or a reset
+    via: int | None = None
+    brings: tuple[str, int] | None = None
+    needs: tuple[str, int] | None = None
+    downgrade: bool = False
+    one_way: bool = False
+
+
+@dataclass(frozen=True)
+class Law:
+    """When `kind` is at least `least`, `other` must be at least `other_least`."""
+
+    kind: str
+    least: int
+    other: str
+    other_least: int
+
+
+@dataclass(frozen=True)
+class Case:
+    """`push_is_outage` names kinds whose push alone is an outage; pushes last 60 seconds."""
+
+    start: dict[str, int]
+    staged: dict[str, tuple[int, str]]
+    pins: dict[str, int]
+    ways: tuple[Way, ...]
+    laws: tuple[Law, ...]
+    push_is_outage: frozenset[str]
+
+
+Waiting = tuple[int, str, tuple[str, int] | None]
+State = tuple[tuple[tuple[str, int], ...], tuple[tuple[str, Waiting], ...]]
+
+
+def broken(case: Case, running: dict[str, int]) -> set[Law]:
+    return {
+        law
+        for law in case.laws
+        if running[law.kind] >= law.least and running[law.other] < law.other_least
+    }
+
+
+def ended(case: Case, running: dict[str, int], waiting: dict[str, Waiting]) -> bool:
+    pinned_waits = any(kind in case.pins for kind in waiting)
+    there = all(running[k] == v for k, v in case.pins.items())
+    return there and not pinned_waits and not broken(case, running)
+
+
+def pushes(case: Case, running: dict[str, int]) -> Iterator[Way]:
+    """Every single push that the edges allow from here, chains taken apart."""
+    for way in case.ways:
+        if way.kind not in case.pins:
+            continue
+        stops = [way.to] if way.via is None else [way.via, way.to]
+        nexts = [stops[0]] if running[way.kind] == way.start else []
+        if way.via is not None and running[way.kind] == way.via:
+            nexts.append(way.to)
+        for to in nexts:
+            here = running[way.kind]
+            if to < here and not way.downgrade:
+                continue
+            if any(o.one_way and o.kind == way.kind and here >= o.to > to for o in case.ways):
+                continue
+            if to == way.to:
+                source: Way | None = way
+            else:  # a stop on the way is installed as the edge that ends there says
+                ending = (o for o in case.ways if o.kind == way.kind and o.to == to)
+                source = next(ending, None)
+            yield Way(
+                way.kind,
+                here,
+                to,
+                (source or way).resets_by,
+                brings=source.brings if source else None,
+                needs=source.needs if source else None,
+            )
+
+
+def collides(kind: str, push: Way, waiting: dict[str, Waiting]) -> bool:
+    if push.brings and push.brings[0] in waiting and push.brings[0] != kind:
+        return waiting[push.brings[0]][0] != push.brings[1]
+    return any(
+        w[2] is not None and w[2][0] == kind and k != kind and w[2][1] != push.to
+        for k, w in waiting.items()
+    )
+
+
+def run(
+    running: dict[str, int], changes: dict[str, tuple[int, tuple[str, int] | None]]
+) -> dict[str, int]:
+    """What runs after these kinds begin to run these versions."""
+    after = dict(running)
+    for _, brings in changes.values():
+        if brings and brings[0] in after:
+            after[brings[0]] = brings[1]
+    return after | {kind: version for kind, (version, _) in changes.items()}
+
+
+def settle(running: dict[str, int], waiting: dict[str, Waiting]) -> dict[str, Waiting]:
+    return {k: w for k, w in waiting.items() if w[0] != running[k]}
+
+
+def initial(case: Case) -> tuple[dict[str, int], dict[str, Waiting]]:
+    waiting: dict[str, Waiting] = {}
+    for kind, (version, reset) in case.staged.items():
+        if version != case.start[kind]:
+            waiting[kind] = (version, reset, None)
+    return dict(case.start), waiting
+
+
+def cheapest(case: Case) -> tuple[int, int, int] | None:
+    """(outages, resets, seconds) of the cheapest way, or None after trying everything."""
+    first, found = initial(case)
+    begin: State = (tuple(sorted(first.items())), tuple(sorted(found.items())))
+    best = {begin: (0, 0, 0)}
+    queue = [((0, 0, 0), 0, begin)]
+    ticket = 0
+    while queue:
+        cost, _, state = heapq.heappop(queue)
+        if best[state] < cost:
+            continue
+        running, waiting = dict(state[0]), dict(state[1])
+        if ended(case, running, waiting):
+            return cost
+        for step, after_running, after_waiting in moves(case, running, waiting, found):
+            after: State = (
+                tuple(sorted(after_running.items())),
+                tuple(sorted(after_waiting.items())),
+            )
+            total = (cost[0] + step[0], cost[1] + step[1], cost[2] + step[2])
+            if after not in best or total < best[after]:
+                best[after] = total
+                ticket += 1
+                heapq.heappush(queue, (total, ticket, after))
+    return None
+
+
+def moves(
+    case: Case, running: dict[str, int], waiting: dict[str, Waiting], found: dict[str, Waiting]
+) -> Iterator[tuple[tuple[int, int, int], dict[str, int], dict[str, Waiting]]]:
+    """Everything that may be done next: ((outages, resets, seconds), running, waiting)."""
+    for push in pushes(case, running):
+        own = waiting.get(push.kind)
+        if own is not None and (own != found.get(push.kind) or own[0] == push.to):
+            continue
+        if push.needs and running[push.needs[0]] < push.needs[1]:
+            continue
+        if collides(push.kind, push, waiting):
+            continue
+        cost = (int(push.kind in case.push_is_outage), 0, 60)
+        if push.resets_by == "none":
+            after = run(running, {push.kind: (push.to, push.brings)})
+            if broken(case, after) <= broken(case, running):
+                left = {k: w for k, w in waiting.items() if k != push.kind}
+                yield cost, after, settle(after, left)
+        else:
+            yield cost, running, waiting | {push.kind: (push.to, push.resets_by, push.brings)}
+    for reset in {w[1] for w in waiting.values()}:
+        covered = {k: (w[0], w[2]) for k, w in waiting.items() if w[1] in COVERS[reset]}
+        after = run(running, covered)
+        if broken(case, after) <= broken(case, running):
+            left = {k: w for k, w in waiting.items() if k not in covered}
+            cost = (int(reset != "bmc_reset"), 1, SECONDS[reset])
+            yield cost, after, settle(after, left)

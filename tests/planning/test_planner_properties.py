@@ -1,0 +1,192 @@
+"""Plans are legal, cheapest and repeatable; refusals are true: judged by exhaustive search."""
+
+from __future__ import annotations
+
+import exhaustive
+from exhaustive import Case, Law, Way
+from hypothesis import HealthCheck, event, given, settings
+from hypothesis import strategies as st
+
+from provisioner.components import ComponentKind
+from provisioner.model.inventory import Activation, Component, Inventory
+from provisioner.model.matrix import Edge, Match, Matrix, Pin, Profile, Release, Requirement
+from provisioner.model.outcome import Reason
+from provisioner.model.plan import Disruption, Plan, StepKind
+from provisioner.planning.planner import plan
+
+KINDS = ("a.x", "b.x", "c.x")
+WAYS_OUT = ("none", "bmc_reset", "warm_reboot", "cold_boot", "ac_cycle")
+versions_ = st.integers(1, 4)
+kinds_ = st.sampled_from(KINDS)
+
+
+@st.composite
+def ways(draw: st.DrawFn) -> Way:
+    kind = draw(kinds_)
+    upgrade = draw(st.integers(0, 5)) > 0
+    low, high = sorted(draw(st.lists(versions_, min_size=2, max_size=2, unique=True)))
+    start, to = (low, high) if upgrade else (high, low)
+    via = draw(st.none() | versions_)
+    others = st.sampled_from([k for k in KINDS if k != kind])
+    seldom = st.integers(0, 3).map(lambda n: n == 0)  # most edges are plain, or nothing has a plan
+    return Way(
+        kind,
+        start,
+        to,
+        draw(st.sampled_from(WAYS_OUT)),
+        via=via if via not in (start, to) and draw(seldom) else None,
+        brings=draw(st.tuples(others, versions_)) if draw(seldom) else None,
+        needs=draw(st.tuples(others, versions_)) if draw(seldom) else None,
+        downgrade=draw(st.booleans()),
+        one_way=draw(st.integers(0, 7)) == 0,
+    )
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    found: dict[tuple[object, ...], Way] = {}
+    for way in draw(st.lists(ways(), min_size=6, max_size=16)):
+        found.setdefault((way.kind, way.start, way.to), way)
+    laws = draw(
+        st.lists(
+            st.permutations(KINDS).flatmap(
+                lambda ks: st.builds(Law, st.just(ks[0]), versions_, st.just(ks[1]), versions_)
+            ),
+            max_size=3,
+        )
+    )
+    staged = draw(
+        st.dictionaries(kinds_, st.tuples(versions_, st.sampled_from(WAYS_OUT[1:])), max_size=1)
+    )
+    return Case(
+        start={kind: draw(st.integers(1, 2)) for kind in KINDS},
+        staged=staged,
+        pins=draw(st.dictionaries(kinds_, st.integers(2, 4), min_size=1)),
+        ways=tuple(found.values()),
+        laws=tuple(laws),
+        push_is_outage=frozenset(draw(st.sets(kinds_, max_size=1))),
+    )
+
+
+def planned(case: Case) -> Plan:
+    declared = {
+        kind: ComponentKind(
+            name=kind,
+            title=kind,
+            grammar="dotted",
+            method="playbook_host_software",
+            disruption=Disruption.HOST if kind in case.push_is_outage else Disruption.NONE,
+            duration_s=60,
+        )
+        for kind in KINDS
+    }
+    edges: dict[str, list[Edge]] = {}
+    for way in case.ways:
+        edges.setdefault(way.kind, []).append(
+            Edge(
+                from_versions=(str(way.start),),
+                to=str(way.to),
+                via=(str(way.via),) if way.via else (),
+                carries={way.brings[0]: str(way.brings[1])} if way.brings else {},
+                requires={way.needs[0]: f">={way.needs[1]}"} if way.needs else {},
+                activates_by=Activation(way.resets_by),
+                downgrade=way.downgrade,
+                one_way=way.one_way,
+                evidence="tested",
+            )
+        )
+    rules = tuple(
+        Requirement(
+            name=f"law {number}",
+            when={law.kind: f">={law.least}"},
+            needs={law.other: f">={law.other_least}"},
+            reason="so it is",
+        )
+        for number, law in enumerate(case.laws)
+    )
+    pins = {kind: Pin(version=str(version)) for kind, version in case.pins.items()}
+    matrix = Matrix(
+        releases={"r": Release(profiles={"p": Profile(match=Match(), pins=pins)}, requires=rules)},
+        edges={kind: tuple(found) for kind, found in edges.items()},
+    )
+    inventory = Inventory(
+        node="n",
+        vendor="v",
+        components=tuple(
+            Component(
+                kind=kind,
+                slot="0",
+                version=str(version),
+                staged=str(case.staged[kind][0]) if kind in case.staged else None,
+                pending=Activation(case.staged[kind][1]) if kind in case.staged else None,
+                source=kind,
+            )
+            for kind, version in case.start.items()
+        ),
+    )
+    return plan(inventory, matrix, "r", "p", kinds=declared)
+
+
+def simple(case: Case) -> bool:
+    """Whether what is staged at the start carries nothing: the judge knows no such thing."""
+    return not any(
+        way.kind == kind and version in (way.to, way.via) and way.brings
+        for kind, (version, _) in case.staged.items()
+        for way in case.ways
+    )
+
+
+def replay(case: Case, found: Plan) -> None:
+    """Carry the plan out on the judge's model of a node; every step must be one it allows."""
+    running, waiting = exhaustive.initial(case)
+    at_first = dict(waiting)
+    for step in found.steps:
+        for expected in step.expected:
+            own = waiting.get(expected.kind)
+            assert str(running[expected.kind]) == expected.version
+            assert (str(own[0]) if own else None) == expected.staged
+        before = exhaustive.broken(case, running)
+        if step.kind is StepKind.UPDATE:
+            push = next(
+                p
+                for p in exhaustive.pushes(case, running)
+                if (p.kind, str(p.to), p.resets_by)
+                == (step.component, step.to_version, step.activation)
+                and (not p.needs or running[p.needs[0]] >= p.needs[1])
+            )
+            assert push.kind not in waiting or waiting[push.kind] == at_first.get(push.kind)
+            if push.resets_by == "none":
+                running = exhaustive.run(running, {push.kind: (push.to, push.brings)})
+                waiting.pop(push.kind, None)
+            else:
+                waiting[push.kind] = (push.to, push.resets_by, push.brings)
+        else:
+            covered = {
+                k: w for k, w in waiting.items() if w[1] in exhaustive.COVERS[step.activation]
+            }
+            told = {(f"{k}/0", str(w[0])) for k, w in covered.items()}
+            assert set(step.activates) == told
+            running = exhaustive.run(running, {k: (w[0], w[2]) for k, w in covered.items()})
+            waiting = {k: w for k, w in waiting.items() if k not in covered}
+        waiting = exhaustive.settle(running, waiting)
+        assert exhaustive.broken(case, running) <= before
+    assert exhaustive.ended(case, running, waiting)
+
+
+@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+@given(cases().filter(simple))
+def test_a_plan_is_legal_and_cheapest_and_a_refusal_is_true(case: Case) -> None:
+    found = planned(case)
+    cheapest = exhaustive.cheapest(case)
+    event("refused" if cheapest is None else f"{len(found.steps)} steps")
+
+    if cheapest is None:
+        assert found.blockers
+        assert not found.steps
+        assert all(b.detail and b.unblock and b.subject for b in found.blockers)
+        assert Reason.SEARCH_LIMIT not in {b.reason for b in found.blockers}
+    else:
+        assert not found.blockers
+        assert (found.outages, found.resets, found.duration_s) == cheapest
+        replay(case, found)
+    assert planned(case) == found

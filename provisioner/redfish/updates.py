@@ -46,10 +46,9 @@ async def push(
         refused = await _force_option(service, update.path, update.data, force=force)
         if refused is not None:
             return refused
+    parameters = _parameters(service, kind, targets, force=force)
     upload = Upload(
-        parts=(
-            ("UpdateParameters", "application/json", _parameters(service, kind, targets, force)),
-        ),
+        parts=(("UpdateParameters", "application/json", parameters),),
         file=file,
         file_name=file.name,
     )
@@ -151,7 +150,7 @@ async def _declared(service: Service, update: Json, declared: str) -> list[str] 
     return [f"{path.rstrip('/')}/{name}"]
 
 
-def _parameters(service: Service, kind: str, targets: Sequence[str], force: bool) -> bytes:  # noqa: FBT001
+def _parameters(service: Service, kind: str, targets: Sequence[str], *, force: bool) -> bytes:
     quirk = service.quirk
     parameters: dict[str, Any] = {"Targets": list(targets)} if targets else {}
     if quirk.apply_time:

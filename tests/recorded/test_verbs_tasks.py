@@ -1,0 +1,113 @@
+"""What a task's answer is taken for."""
+
+from __future__ import annotations
+
+import pytest
+from scripted_bmc import TASK, V1, bmc_of, reply, run
+
+from provisioner.model.inventory import Activation
+from provisioner.ports import Reply, Unreachable
+from provisioner.redfish.client import TaskRef, TaskView
+
+
+def task(state: str, *messages: tuple[str, ...], status: str = "OK", **more: object) -> Reply:
+    listed = [
+        {
+            "MessageId": m[0],
+            "Message": m[0],
+            "MessageArgs": list(m[1:2]),
+            "Severity": "".join(m[2:]),
+        }
+        for m in messages
+    ]
+    return reply(200, {"TaskState": state, "TaskStatus": status, "Messages": listed, **more})
+
+
+ENDS: dict[str, tuple[Reply, bool, bool]] = {  # answer, done, failed
+    "runs": (task("Running", PercentComplete=20), False, False),
+    "is new right after it was sent (Dell)": (task("New"), False, False),
+    "completes": (task("Completed"), True, False),
+    "completes with noise as a warning (DGX)": (
+        task("Completed", ("UpdateManager.1.0.MessageNil", "ResourceErrorsDetected", "Warning")),
+        True,
+        False,
+    ),
+    "completes although no debug token was there": (
+        task(
+            "Completed",
+            ("NvidiaUpdate.1.0.0.DebugTokenEraseFailed", "x", "Critical"),
+            status="Critical",
+        ),
+        True,
+        False,
+    ),
+    "ends as an exception whose status is OK (DGX)": (task("Exception"), True, True),
+    "completes, critical (JCP052)": (task("Completed", status="Critical"), True, True),
+    "completes, but nothing matched": (
+        task("Completed", ("ResourceEvent.1.0.ResourceErrorsDetected", "No Matching Devices")),
+        True,
+        True,
+    ),
+    "completes, but a component failed": (
+        task("Completed", ("Update.1.0.ApplyFailed", "HGX_FW_GPU_SXM_1")),
+        True,
+        True,
+    ),
+    "waits for the host's reset (Dell)": (
+        task("UserIntervention", PercentComplete=100),
+        True,
+        False,
+    ),
+    "still runs, as its monitor says": (reply(202), False, False),
+    "has ended, as its monitor says": (reply(204), True, False),
+    "cannot be read now": (reply(503), False, False),
+    "is nonsense": (reply(200, ["Completed"]), False, False),
+}
+
+
+@pytest.mark.parametrize(("answer", "done", "failed"), ENDS.values(), ids=ENDS)
+def test_a_task_that(answer: Reply, *, done: bool, failed: bool) -> None:
+    _, client = bmc_of("tiny_dgx", {f"GET {TASK}": answer})
+
+    view = run(client.task(TaskRef(path=TASK)))
+
+    assert (view.done, view.failed is not None, view.vanished) == (done, failed, False)
+
+
+def test_a_task_that_is_gone_is_vanished_and_neither_done_nor_failed() -> None:
+    _, client = bmc_of("tiny_dgx", {f"GET {TASK}": reply(404)})
+
+    assert run(client.task(TaskRef(path=TASK))) == TaskView(state="vanished", vanished=True)
+
+
+def test_a_task_names_the_activation_that_its_components_wait_for() -> None:
+    messages = [
+        {
+            "MessageId": "Update.1.0.AwaitToActivate",
+            "Resolution": "DC power cycle or AC power cycle",
+        },
+        {"MessageId": "Update.1.0.AwaitToActivate", "Resolution": "AC power cycle"},
+    ]
+    _, client = bmc_of(
+        "tiny_dgx", {f"GET {TASK}": reply(200, {"TaskState": "Completed", "Messages": messages})}
+    )
+
+    assert run(client.task(TaskRef(path=TASK))).awaits is Activation.AC_CYCLE
+
+
+def test_running_tasks_are_listed_dangling_ones_are_not_and_silence_is_no_empty_list() -> None:
+    tasks = f"{V1}/TaskService/Tasks"
+    members = {"Members": [{"@odata.id": f"{tasks}/{n}"} for n in range(4)]}
+    tree = {
+        "TaskService": {"Tasks": {"@odata.id": tasks}},
+        "TaskService__Tasks": members,
+        "TaskService__Tasks__1": {"TaskState": "Running"},
+        "TaskService__Tasks__2": {"TaskState": "Completed"},
+        "": {"Tasks": {"@odata.id": f"{V1}/TaskService"}},
+    }
+    _, client = bmc_of("tiny_dgx", {f"GET {tasks}/3": reply(500)}, **tree)
+    _, silent = bmc_of("tiny_dgx", {f"GET {tasks}": reply(503)}, **tree)
+
+    assert run(client.tasks()) == (f"{tasks}/1", f"{tasks}/3")
+    with pytest.raises(Unreachable):
+        run(silent.tasks())

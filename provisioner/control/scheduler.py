@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 
 from provisioner.model.node import Node, Placement, State
+from provisioner.model.outcome import Reason
 from provisioner.model.tenant import Tenant
 from provisioner.planning.allocation import allocate
 from provisioner.planning.lifecycle import PASSING
@@ -22,6 +23,8 @@ WORKING = frozenset(
 
 def wants_turn(node: Node, settings: Settings, last_look: float, now: float) -> bool:
     """Whether an operation is to be opened for this node now."""
+    if any(b.reason is Reason.OUR_BUG for b in node.blockers):
+        return False  # parked: a person looks at it first
     if node.state in WORKING:
         return True
     if node.state is State.CERTIFIED and node.tenant:

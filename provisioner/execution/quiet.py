@@ -6,7 +6,7 @@ import asyncio
 
 from provisioner.execution.once import blocked
 from provisioner.execution.work import Site
-from provisioner.model.inventory import BackgroundCopy, Inventory
+from provisioner.model.inventory import BackgroundCopy
 from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.plan import Step
@@ -45,14 +45,14 @@ async def _quiet(site: Site, node: Node, name: str) -> Blocker | None:
 
 
 async def settled(site: Site, node: Node, limit_s: float) -> Blocker | None:
-    """Wait until every BMC gave several good inventories in a row (facts: redfish U11, U12)."""
+    """Wait until every BMC served its tree several times in a row (facts: redfish U11, U12)."""
     found = await asyncio.gather(*(_settled(site, node, b.name, limit_s) for b in node.bmcs))
     return next((f for f in found if f is not None), None)
 
 
 async def _settled(site: Site, node: Node, name: str, limit_s: float) -> Blocker | None:
     until = site.clock.now() + limit_s
-    good, last = 0, "it did not answer"
+    good, last = 0, "its tree is not complete"
     while good < site.settings.good_reads_wanted:
         if site.clock.now() > until:
             return Blocker(
@@ -61,18 +61,13 @@ async def _settled(site: Site, node: Node, name: str, limit_s: float) -> Blocker
                 detail=f"the BMC did not settle within {limit_s:.0f} s: {last}",
                 unblock="Look at the BMC; it may need a power cycle.",
             )
-        inventory: Inventory | None = None
         try:
             client = await site.reach.redfish(node, name)
             if isinstance(client, Blocker):
                 return client
-            await client.power()
-            inventory = await client.firmware(node.id, name) if good == 0 else None
-            good += 1
+            good = good + 1 if await client.answers() else 0
         except PortError as error:
             good, last = 0, str(error)
-        if inventory is not None and not inventory.components:
-            good, last = 0, "its firmware inventory is empty"
         if good < site.settings.good_reads_wanted:
             await site.clock.sleep(site.settings.poll_s / 2)
     return None

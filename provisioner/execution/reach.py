@@ -26,6 +26,7 @@ class Reach:
         self.switches = switches
         self.credentials = credentials
         self._quirks: dict[str, quirks.Quirk] = {}
+        self._clients: dict[tuple[str, str], Redfish] = {}
 
     async def address(self, node: Node, bmc: BmcRef) -> BmcAddress | Blocker:
         """Address and current credential of one BMC."""
@@ -48,7 +49,11 @@ class Reach:
         address = await self.address(node, bmc)
         if isinstance(address, Blocker):
             return address
-        return Redfish(self.transport, address, await self.quirk(address))
+        known = self._clients.get((node.id, name))
+        if known is None or known.address != address:
+            known = Redfish(self.transport, address, await self.quirk(address))
+            self._clients[node.id, name] = known
+        return known
 
     async def quirk(self, address: BmcAddress) -> quirks.Quirk:
         """What is special about this BMC's vendor, from its service root."""

@@ -32,6 +32,9 @@ PASSING: frozenset[Reason] = frozenset(
 PASSING_FAILURES_MAX = 12
 
 
+IN_FLIGHT_POLLS = 4
+
+
 class View(Record):
     """What was observed for this turn. Each turn observes anew; nothing is carried over."""
 
@@ -146,7 +149,9 @@ def _converging(node: Node, view: View, poll_s: float) -> Turn:
         first = view.plan.blockers[0]
         return Enter(state=State.QUARANTINED, why=str(first), blockers=view.plan.blockers)
     if view.plan.in_flight:
-        return Wait(after_s=poll_s, why=f"in flight: {', '.join(view.plan.in_flight[:3])}")
+        # a background copy takes 10 to 20 minutes (facts: redfish 3.1): no need to look often
+        why = f"in flight: {', '.join(view.plan.in_flight[:3])}"
+        return Wait(after_s=IN_FLIGHT_POLLS * poll_s, why=why)
     if not view.plan.steps:
         return Enter(state=State.VALIDATING, why="every component runs its pin")
     return Execute(step=view.plan.steps[0])

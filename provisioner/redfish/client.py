@@ -46,7 +46,15 @@ class Redfish:
 
     async def firmware(self, node: str, bmc: str) -> Inventory:
         """Versions, background copies and power only."""
-        return _spoken(await collect.versions(self._service.walk(), self.quirk, node, bmc))
+        return _spoken(
+            await collect.versions(self._service.walk(charted=True), self.quirk, node, bmc)
+        )
+
+    async def answers(self) -> bool:
+        """Whether the BMC serves its tree again, not only its root: one request."""
+        walk = self._service.walk(charted=True)
+        systems = await walk.links(link(await walk.root(), "Systems"))
+        return bool(systems) and not walk.gaps
 
     async def identity(self) -> Inventory:
         """Serial, UUID and model; of a BlueField's BMC, the card instead of the system."""

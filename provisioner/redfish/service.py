@@ -35,10 +35,11 @@ class Service:
         self.address = address
         self.quirk = quirk
         self._system: str | None = None
+        self._chart: dict[str, Resource] = {}
 
-    def walk(self) -> Walk:
-        """A fresh reading, with its own gaps."""
-        return Walk(self.transport, self.address, self.quirk)
+    def walk(self, *, charted: bool = False) -> Walk:
+        """A fresh reading, with its own gaps; `charted`: along links that were seen before."""
+        return Walk(self.transport, self.address, self.quirk, self._chart if charted else None)
 
     async def call(
         self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None

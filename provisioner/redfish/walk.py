@@ -35,7 +35,14 @@ class Resource:
 class Walk:
     """One reading of one BMC. Raises `PortError` if the BMC as a whole cannot be read."""
 
-    def __init__(self, transport: BmcTransport, address: BmcAddress, quirk: Quirk) -> None:
+    def __init__(
+        self,
+        transport: BmcTransport,
+        address: BmcAddress,
+        quirk: Quirk,
+        chart: dict[str, Resource] | None = None,
+    ) -> None:
+        self._chart = chart
         self._transport = transport
         self._address = address
         self._quirk = quirk
@@ -69,7 +76,18 @@ class Walk:
         return {}
 
     async def read(self, path: str) -> Resource:
-        """One resource; silence, errors and nonsense become a Gap and an empty resource."""
+        """One resource; silence, errors and nonsense become a Gap and an empty resource.
+
+        With a chart, what only leads to other resources is not read again while all is well.
+        """
+        if self._chart is not None and path in self._chart:
+            return self._chart[path]
+        resource = await self._read(path)
+        if self._chart is not None and resource.data and _leads_on(path, resource.data):
+            self._chart[path] = resource
+        return resource
+
+    async def _read(self, path: str) -> Resource:
         asked = path.split("?")[0].rstrip("/") + self._suffix if self._suffix else path
         call = Call("GET", asked, timeout_s=self._quirk.read_timeout_s)
         try:
@@ -178,8 +196,18 @@ class Walk:
                 found.setdefault(path, as_object(member))
 
     def _gap(self, path: str, reason: Reason, detail: str) -> Resource:
+        if self._chart is not None:
+            self._chart.clear()  # the tree may be another one now
         self.gaps.append(Gap(reason=reason, source=path, detail=detail[:200]))
         return Resource(path)
+
+
+def _leads_on(path: str, body: Json) -> bool:
+    """Resources that hold links and no facts: they stay as they are until the BMC changes."""
+    bare = path.split("?")[0].rstrip("/")
+    if bare.endswith("/SoftwareInventory"):
+        return body.get("Members") == []
+    return bare == ROOT or bare.endswith(("/Chassis", "/UpdateService"))
 
 
 def _is_whole(member: Json) -> bool:

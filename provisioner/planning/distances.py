@@ -37,6 +37,7 @@ class Distances:
         carried = self._carried()
         self._free = [i in carried or t.goal is None for i, t in enumerate(problem.tracks)]
         self._table: list[dict[str, Left]] = []
+        self._known: dict[tuple[int, str, Staged | None], Left | None] = {}
         heavy = any(t.staged and t.staged.activation is Activation.AC_CYCLE for t in problem.tracks)
         for index in range(len(problem.tracks)):
             table, uses_ac = self._of_track(index)
@@ -61,7 +62,7 @@ class Distances:
                 continue
             outages += one.push_outages
             push_s += one.push_s
-            most = [max(a, b) for a, b in zip(most, one[2:], strict=True)]
+            most = list(map(max, most, one[2:]))
         outage, quiet, resets, outage_s, quiet_s, reset_s = most
         if self._apart:
             resets, reset_s = max(resets, outage + quiet), max(reset_s, outage_s + quiet_s)
@@ -70,6 +71,12 @@ class Distances:
     def _one(self, index: int, version: str, waiting: Staged | None) -> Left | None:
         if self._free[index]:
             return _NOTHING
+        key = (index, version, waiting)
+        if key not in self._known:
+            self._known[key] = self._worked_out(index, version, waiting)
+        return self._known[key]
+
+    def _worked_out(self, index: int, version: str, waiting: Staged | None) -> Left | None:
         table = self._table[index]
         if waiting is None:
             return table.get(version)

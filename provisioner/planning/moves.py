@@ -59,6 +59,7 @@ class Moves:
         self._named: dict[str, tuple[str, ...]] = {}
         self._spelling: dict[tuple[str, str], str] = {}
         self._hops: dict[tuple[str, str], tuple[Hop, ...]] = {}
+        self._contents: dict[tuple[str, str], dict[str, str]] = {}
 
     def spelled(self, kind: str, version: str) -> str:
         """The matrix's spelling of a version that a device prints; its own if there is none."""
@@ -80,8 +81,11 @@ class Moves:
 
     def contents(self, kind: str, version: str) -> dict[str, str]:
         """What a bundle version consists of; empty if the matrix does not say."""
-        found = self.matrix.bundles.get(kind, {}).get(version, {})
-        return {part: self.spelled(part, v) for part, v in found.items()}
+        key = (kind, version)
+        if key not in self._contents:
+            found = self.matrix.bundles.get(kind, {}).get(version, {})
+            self._contents[key] = {part: self.spelled(part, v) for part, v in found.items()}
+        return self._contents[key]
 
     def bars(self, kind: str, start: str, to: str) -> Edge | None:
         """The one-way edge that forbids going back from `start` to `to`, if there is one."""

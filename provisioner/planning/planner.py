@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 from provisioner import components
 from provisioner.components import ComponentKind
@@ -22,6 +23,9 @@ from provisioner.planning.search import search
 from provisioner.planning.steps import steps
 
 _NO_HISTORY = History()
+
+# what a plan depends on in a component; read for every component of a fleet
+_FACTS = attrgetter("kind", "slot", "version", "staged", "pending", "updateable", "bmc", "source")
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,13 +151,14 @@ def _work_out(node: PlanningNode, target: _Target) -> Plan:
 
 def _situation(node: PlanningNode, relevant: frozenset[str]) -> tuple[object, ...]:
     """Everything that a plan depends on, and nothing that tells equal nodes apart."""
+    waiting = {fact.kind for fact in node.history.staged}
     return (
         node.release,
         node.profile,
         tuple(
-            (c.kind, c.slot, c.version, c.staged, c.pending, c.updateable, c.bmc, c.source)
+            _FACTS(c)
             for c in node.inventory.components
-            if c.kind in relevant
+            if c.kind in relevant or c.staged is not None or c.kind in waiting
         ),
         tuple((f.kind, f.slot, f.version, f.activation) for f in node.history.staged),
         node.history.failures,

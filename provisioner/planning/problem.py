@@ -46,8 +46,12 @@ def pose(
     neighbours: tuple[Neighbour, ...],
 ) -> tuple[Problem, tuple[Blocker, ...]]:
     """The search problem, and what cannot be seen of it."""
-    seen = [c for c in inventory.components if c.kind in relevant]
     ledger = {(f.kind, f.slot): f for f in history.staged}
+    seen = [  # whatever waits is told too: a reset makes it run, pinned or not
+        c
+        for c in inventory.components
+        if c.kind in relevant or c.staged is not None or (c.kind, c.slot) in ledger
+    ]
     waiting: dict[tuple[str, str], Staged | None] = {}
     for c in seen:
         waiting[c.kind, c.slot] = _waiting(c, moves, ledger)

@@ -65,6 +65,7 @@ class Problem:
     neighbours: Mapping[str, tuple[str, ...]]  # kind -> versions at the other ends of the cables
     by_kind: dict[str, tuple[int, ...]] = field(init=False)
     _targets: dict[tuple[int, str], tuple[int, ...]] = field(init=False, default_factory=dict)
+    _derived: dict[Running, Running] = field(init=False, default_factory=dict)
     _broken: dict[Running, frozenset[str]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -116,10 +117,13 @@ class Problem:
                     after[target] = version
         for index, staged in changes:
             after[index] = staged.version
-        for index, track in enumerate(self.tracks):
-            if track.derived:
-                after[index] = self.bundle(track.kind, after)
-        return tuple(after)
+        key = tuple(after)
+        if key not in self._derived:
+            for index, track in enumerate(self.tracks):
+                if track.derived:
+                    after[index] = self.bundle(track.kind, after)
+            self._derived[key] = tuple(after)
+        return self._derived[key]
 
     def bundle(self, kind: str, running: Sequence[str]) -> str:
         """The one bundle version whose contents all run (the most detailed one), or MIXED."""

@@ -46,14 +46,20 @@ _WHAT: dict[Reason, tuple[str, str]] = {
 
 
 def per_track(problem: Problem) -> tuple[Blocker, ...]:
-    """Components that cannot reach their pin even if every rule is left aside."""
+    """Components that cannot reach their pin even if every rule is left aside.
+
+    What another component would bring is not told beside the reason why that one cannot move.
+    """
     distances = Distances(problem)
-    return tuple(
-        blocker
+    stuck = [
+        track
         for index, track in enumerate(problem.tracks)
         if track.goal is not None and track.running and not distances.reachable(index)
-        for blocker in _unreachable(problem, track)
-    )
+    ]
+    edges = problem.moves.matrix.edges
+    brought = {k for t in stuck for e in edges.get(t.kind, ()) for k in e.carries}
+    own = [t for t in stuck if t.kind not in brought or edges.get(t.kind)]
+    return tuple(b for track in own or stuck for b in _unreachable(problem, track))
 
 
 def exhausted(problem: Problem) -> tuple[Blocker, ...]:

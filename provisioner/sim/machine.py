@@ -217,12 +217,13 @@ class Machine:
 
     def _choose_boot(self) -> None:
         override = self.host.override
-        wanted = {"Cd": "cd", "Pxe": "pxe", "UefiHttp": "http"}
+        wanted = {"Cd": "cd", "UsbCd": "cd", "Pxe": "pxe", "UefiHttp": "http"}
         target = override["BootSourceOverrideTarget"]
         enabled = override["BootSourceOverrideEnabled"]
         self.host.os_next = "disk"
-        if enabled != "Disabled" and (target != "Cd" or self.host.media):
-            self.host.os_next = wanted.get(target, "disk")
+        source = wanted.get(target, "disk")
+        if enabled != "Disabled" and (source != "cd" or self.host.media):
+            self.host.os_next = source
         if enabled == "Once":  # used up by this boot
             override["BootSourceOverrideEnabled"] = "Disabled"
             override["BootSourceOverrideTarget"] = "None"

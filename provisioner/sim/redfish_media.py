@@ -49,9 +49,6 @@ class Slot:
         for name in needed:
             if name not in body:
                 return error(400, "ActionParameterMissing", INSERT, name)
-        for name in self.shape.media_refuses:
-            if name in body:
-                return error(400, "ActionParameterNotSupported", name, INSERT)
         if self.image:
             return error(409, "ResourceInUse")
         self.image = image

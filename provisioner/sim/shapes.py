@@ -72,7 +72,6 @@ class Shape:
     boot_targets: tuple[str, ...] = ("None", "Pxe", "Cd", "Usb", "Hdd", "BiosSetup", "UefiHttp")
     media: tuple[str, ...] = ("VirtualMedia1", "VirtualMedia2")
     media_needs_login: bool = False  # DGX refuses InsertMedia without UserName and Password
-    media_refuses: tuple[str, ...] = ()  # parameters that InsertMedia does not take
 
 
 SUPERMICRO = Shape(
@@ -95,7 +94,6 @@ SUPERMICRO = Shape(
               f"{ROOT}/Systems/1/Actions/Oem/OemSystemExtensions.Reset", "ACCycle"),
     boot_targets=("None", "Pxe", "Floppy", "Cd", "Usb", "Hdd", "BiosSetup", "UsbCd",
                   "UefiBootNext", "UefiHttp"),
-    media_refuses=("Inserted", "WriteProtected"),
 )  # fmt: skip
 
 AMI_DGX = Shape(

@@ -26,6 +26,8 @@ RESOLUTION = {  # PLDM activation bits in words, joined by " or "
     "warm_reboot": "System reboot",
     "mlxfwreset": "System reboot or DC power cycle",
 }
+# components in PLDM packages, whose comparison stamp forbids going back without ForceUpdate
+STAMPED = ("HGX_", "BMC_Firmware", "Bluefield_FW")
 ABSENT = "version not available"
 
 
@@ -132,7 +134,8 @@ class Updates:
                           resolution="Wait for background copy operation to complete and rate "
                           "limit threshold to be cleared.")  # fmt: skip
                 return
-            if lower(version, item.running) and not force and item.running != ABSENT:
+            stamped = item.id.startswith(STAMPED) and item.running != ABSENT
+            if stamped and lower(version, item.running) and not force:
                 self.fail(task, now, "VerificationFailed", version, item.id,
                           why="Component comparison stamp is lower than the firmware component "
                           "comparison stamp in the FD",

@@ -97,6 +97,8 @@ class Reconciler:
                 if problem is not None:
                     return Rest(why=str(problem)), (problem,)
             view = await self._observer.observe(node, hold.operation.id)
+            if view.placement is not None:  # the newest proof of where its ports are
+                node = node.model_copy(update={"placement": view.placement, "vrf": view.vrf})
             turn = decide(node, view, self._settings.poll_s)
             if view.unseen:
                 return turn, view.unseen

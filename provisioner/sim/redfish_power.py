@@ -111,11 +111,11 @@ class Power:
         return None
 
 
-def reset_action(tree: Tree, path: str, action: str, allowed: tuple[str, ...], info: bool) -> Json:  # noqa: FBT001
+def reset_action(
+    tree: Tree, path: str, action: str, allowed: tuple[str, ...], *, info: bool
+) -> Json:
     """The `Actions` entry of a reset, with its allowable values inline or in an ActionInfo."""
-    kind = action.partition(".")[0]
     target = f"{path}/Actions/{action}"
-    assert kind in ("ComputerSystem", "Manager", "Chassis")
     if not info:
         return {
             f"#{action}": {"target": target, "ResetType@Redfish.AllowableValues": list(allowed)}

@@ -60,7 +60,7 @@ class HostTree:
             })  # fmt: skip
         machine, shape, path = self.machine, self.shape, self.system
         actions: Json = reset_action(
-            self.tree, path, "ComputerSystem.Reset", shape.resets, shape.reset_info
+            self.tree, path, "ComputerSystem.Reset", shape.resets, info=shape.reset_info
         )
         self.tree.action(f"{path}/Actions/ComputerSystem.Reset", self.power.system_reset)
         name, target, kind = shape.ac_cycle
@@ -160,7 +160,7 @@ class HostTree:
     def _manager(self) -> None:
         shape, path, bmc = self.shape, self.manager, self.service.bmc
         actions = reset_action(
-            self.tree, path, "Manager.Reset", shape.manager_resets, shape.reset_info
+            self.tree, path, "Manager.Reset", shape.manager_resets, info=shape.reset_info
         )
         self.tree.action(f"{path}/Actions/Manager.Reset", self.power.manager_reset)
         clock = self.service.clock
@@ -185,7 +185,7 @@ class HostTree:
         actions: Json = {}
         if shape.chassis_resets:
             actions |= reset_action(
-                self.tree, path, "Chassis.Reset", shape.chassis_resets, shape.reset_info
+                self.tree, path, "Chassis.Reset", shape.chassis_resets, info=shape.reset_info
             )
             self.tree.action(f"{path}/Actions/Chassis.Reset", self.power.system_reset)
         name, target, kind = shape.ac_cycle

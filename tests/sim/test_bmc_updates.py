@@ -2,73 +2,17 @@
 
 from __future__ import annotations
 
-import base64
 import json
-from typing import Any
 
 import pytest
+from bmc_client import ITEMS, TASKS, Client
 
-from provisioner.sim.bmc import from_files, make_service
-from provisioner.sim.build import build_machine
-from provisioner.sim.clock import HandClock, Schedule
 from provisioner.sim.images import make_image
-from provisioner.sim.redfish_answers import Answer
 
 GPU = "96.00.74.00.01"
 OLD = "96.00.68.00.01"
 TRAY = make_image("hgx.bundle", {"HGX_FW_GPU_SXM_*": GPU, "HGX_FW_ERoT_GPU_*": "00.02.0150"})
-BFB = make_image(
-    "bluefield.bundle", {"DPU_OS": "bf-bundle-2.10.0-147_25.01", "DPU_NIC": "32.44.1036"}
-)
-ITEMS = "/redfish/v1/UpdateService/FirmwareInventory"
-TASKS = "/redfish/v1/TaskService/Tasks"
 HGX = f"{ITEMS}/HGX_0"
-
-
-class Client:
-    """A client of one BMC whose factory password was changed, and the clock to move."""
-
-    def __init__(self, bmc: str = "host", vendor: str = "supermicro") -> None:
-        self.clock, schedule = HandClock(), Schedule()
-        self.machine = build_machine("n0", schedule, seed=1, vendor=vendor)
-        self.files: dict[str, bytes] = {}
-        self.service = make_service(self.machine, bmc, self.clock, from_files(self.files))
-        account = next(iter(self.service.accounts.accounts.values()))
-        account.change_required = False
-        login = f"{account.username}:{account.password}".encode()
-        self.headers = {"authorization": "Basic " + base64.b64encode(login).decode()}
-
-    def ask(self, method: str, path: str, body: Any = None, **headers: str) -> Answer:
-        raw = b"" if body is None else json.dumps(body).encode()
-        return self.service.handle(method, path, {}, {**self.headers, **headers}, raw)
-
-    def get(self, path: str) -> dict[str, Any]:
-        told = self.ask("GET", path)
-        assert told.status == 200, told
-        return dict(json.loads(told.body))
-
-    def push(
-        self, image: bytes, parameters: dict[str, Any], path: str = "", part: str = "UpdateFile"
-    ) -> Answer:
-        where = path or self.get("/redfish/v1/UpdateService")["MultipartHttpPushUri"]
-        body = (
-            b'--b\r\nContent-Disposition: form-data; name="UpdateParameters"\r\n'
-            b"Content-Type: application/json\r\n\r\n" + json.dumps(parameters).encode()
-            + b'\r\n--b\r\nContent-Disposition: form-data; filename="x"; name="'
-            + part.encode() + b'"\r\n'
-            b"Content-Type: application/octet-stream\r\n\r\n" + image + b"\r\n--b--\r\n"
-        )  # fmt: skip
-        headers = {**self.headers, "content-type": "multipart/form-data; boundary=b"}
-        return self.service.handle("POST", where, {}, headers, body)
-
-    def version(self, item: str) -> str:
-        return str(self.get(f"{ITEMS}/{item}")["Version"])
-
-    def later(self, seconds: float) -> None:
-        self.machine.schedule.advance(self.clock.move(seconds))
-
-    def keys(self, task: str) -> list[str]:
-        return [m["MessageId"].rpartition(".")[2] for m in self.get(task)["Messages"]]
 
 
 def test_a_finished_task_leaves_the_new_version_staged_until_the_right_reset() -> None:
@@ -254,77 +198,6 @@ def test_supermicro_forgets_an_upload_that_nobody_starts() -> None:
     assert client.ask("POST", start["target"]).status == 202
     client.later(900)
     assert client.get(f"{ITEMS}/Staging_BIOS")["Version"] == "BIOS Date: 03/01/2024 Ver 2.1"
-
-
-class TestBfb:
-    """Installing a BFB on a BlueField."""
-
-    def begin(self, bmc: str, **more: Any) -> Client:
-        client = Client(bmc)
-        client.files["x.bfb"] = BFB
-        body = {"TransferProtocol": "HTTP", "ImageURI": "10.0.0.9:8080//x.bfb",
-                "Targets": [f"{ITEMS[1:]}/DPU_OS"], **more}  # fmt: skip
-        where = "/redfish/v1/UpdateService/Actions/UpdateService.SimpleUpdate"
-        told = client.ask("POST", where, {k: v for k, v in body.items() if v is not None})
-        client.answer = told  # type: ignore[attr-defined]
-        return client
-
-    def state(self, client: Client) -> str:
-        system = client.get("/redfish/v1/Systems/Bluefield")
-        return str(system["BootProgress"]["OemLastState"])
-
-    def test_the_task_ends_before_the_installation_does(self) -> None:
-        client = self.begin("DPU_0")
-        client.later(300)
-
-        assert client.get(f"{TASKS}/0")["TaskState"] == "Completed"
-        assert self.state(client) in ("BootRom", "BL2", "BL31")
-        assert client.version("DPU_OS").startswith("bf-bundle-2.9.0")
-        client.later(900)
-        assert self.state(client) == "OsIsRunning"
-        assert client.version("DPU_OS").startswith("bf-bundle-2.10.0")
-
-    def test_nic_firmware_waits_for_the_host_to_go_cold(self) -> None:
-        client = self.begin("DPU_0")
-        client.later(1200)
-        assert client.version("DPU_NIC") == "32.43.1014"
-        client.machine.restart(client.clock.now())
-        client.later(600)
-        assert client.version("DPU_NIC") == "32.43.1014"
-        client.machine.power_cycle(client.clock.now())
-        client.later(600)
-
-        assert client.version("DPU_NIC") == "32.44.1036"
-
-    def test_a_supernic_in_nic_mode_shows_no_version_and_ends_in_uefi(self) -> None:
-        client = self.begin("NIC_3")
-        client.later(1200)
-
-        assert (client.version("DPU_NIC"), client.version("DPU_OS")) == ("", "")
-        assert self.state(client) == "UEFI"
-        assert client.machine.firmware["NIC_3", "DPU_NIC"].staged == "32.44.1036"
-
-    def test_an_image_that_cannot_be_fetched_fails_the_task(self) -> None:
-        client = self.begin("DPU_0", ImageURI="10.0.0.9//gone.bfb")
-        client.later(10)
-
-        assert client.get(f"{TASKS}/0")["TaskState"] == "Exception"
-        assert "web service" in json.dumps(client.get(f"{TASKS}/0")["Messages"])
-
-    @pytest.mark.parametrize("targets", [None, [], "DPU_OS", [1]])
-    def test_targets_are_needed(self, targets: Any) -> None:
-        client = self.begin("DPU_0", Targets=targets)
-
-        assert client.answer.status == 400  # type: ignore[attr-defined]
-
-    def test_power_lost_during_the_installation_leaves_nothing_that_boots(self) -> None:
-        client = self.begin("DPU_0")
-        client.later(400)
-        client.machine.power_cycle(client.clock.now())
-        client.later(1200)
-
-        assert self.state(client) == "Invalid"
-        assert client.machine.firmware["DPU_0", "DPU_NIC"].staged is None
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,9 @@ def build_machine(
         machine.firmware["host", item.id] = Firmware(
             item.id, "host", item.version, item.activation or "none", bool(item.activation)
         )
+    board = Device("baseboard", "HGX_Chassis_0", "", "166" + _digits(rng, 10), "935-24287-0000-000")
     if vendor in ("supermicro", "ami_dgx"):  # how others show an HGX tray is not known to us
+        machine.devices[board.slot] = board
         _fit_tray(machine)
     for index in range(SUPERNICS + DPUS):
         _fit_bluefield(machine, index, rng)
@@ -104,7 +106,7 @@ def _fit_parts(machine: Machine, rng: random.Random) -> None:
 
     for n in range(1, 9):
         gpu = Device("gpu", f"GPU_SXM_{n}", "H100 80GB HBM3", "165" + _digits(rng, 10))
-        gpu.part, gpu.pci = "692-2G520-0200-000", f"0000:{0x18 + 0x11 * (n - 1):02x}:00.0"
+        gpu.part, gpu.pci = "2330-885-A1", f"0000:{0x18 + 0x11 * (n - 1):02x}:00.0"
         gpu.traits["uuid"] = "GPU-" + _uuid(rng)
         fit(gpu)
     for n in range(4):

@@ -65,7 +65,7 @@ class Firmware:
 class Device:
     """A part that can be swapped. `traits` holds what only in-band tools show."""
 
-    kind: str  # gpu nvswitch nic dpu cpu memory storage psu fan
+    kind: str  # baseboard gpu nvswitch nic dpu cpu memory storage psu fan
     slot: str
     model: str
     serial: str
@@ -99,7 +99,7 @@ class Bmc:
     on_reset: list[Callable[[float], None]] = field(default_factory=list)
     # what is wrong with it: update_hangs (an update never ends), ignores_reset (a power request
     # is accepted and nothing happens), media_sticks (ejected media stays "inserted"),
-    # resets_itself (an update ends with a restart nobody asked for)
+    # resets_itself (an update ends with a restart that nobody asked for)
     troubles: set[str] = field(default_factory=set)
 
     def phase(self, now: float) -> str:

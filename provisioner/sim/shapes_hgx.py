@@ -132,7 +132,8 @@ class HgxTree:
             self.tree.live(f"{ROOT}/Chassis/{name}", partial(show, name), partial=False)
 
     def _zone(self, name: str) -> Json:
-        device = self.machine.devices.get(name.removeprefix("HGX_"))
+        parts = self.machine.devices
+        device = parts.get(name) or parts.get(name.removeprefix("HGX_"))
         shown: Json = {
             "@odata.type": "#Chassis.v1_17_0.Chassis",
             "Id": name,

@@ -224,5 +224,9 @@ class Updates:
             }
             return
         task.end("Completed", now)
-        if any(fnmatchcase(i.id, p) for i in items for p in self.shape.self_reset):
-            self.later(2.0, lambda at: self.machine.bmc_reset(self.bmc.name, at), now)
+        own = any(fnmatchcase(i.id, p) for i in items for p in self.shape.self_reset)
+        if own or "resets_itself" in self.bmc.troubles:
+            self.later(2.0, self._restart, now)
+
+    def _restart(self, now: float) -> None:
+        self.machine.bmc_reset(self.bmc.name, now)

@@ -184,6 +184,16 @@ def test_an_update_that_hangs_stays_running_for_ever() -> None:
     assert client.get(f"{TASKS}/1")["PercentComplete"] < 100
 
 
+def test_a_bmc_that_restarts_after_an_update_forgets_the_task_but_not_the_version() -> None:
+    client = Client()
+    client.machine.bmcs["host"].troubles.add("resets_itself")
+    client.push(TRAY, {"Targets": [HGX]})
+    client.later(900)
+
+    assert client.ask("GET", f"{TASKS}/1").status == 404
+    assert client.machine.firmware["host", "HGX_FW_GPU_SXM_1"].staged == GPU
+
+
 def test_supermicro_forgets_an_upload_that_nobody_starts() -> None:
     client = Client()
     bios = make_image("host.bios", {"BIOS": "BIOS Date: 03/01/2024 Ver 2.1"})

@@ -18,6 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from provisioner.demo import Asked, Progress, Summary, as_json, run
+from provisioner.event_loop import new_event_loop
 from provisioner.model.node import Node, NodeKind, State
 
 STYLE = {
@@ -57,14 +58,11 @@ def demo(
     logging.basicConfig(filename=directory / "daemon.log", level=logging.INFO)
     console = Console(stderr=as_json_)
     with Live(console=console, refresh_per_second=4, transient=as_json_) as live:
-        summary = asyncio.run(
-            run(
-                Asked(nodes=nodes, seed=seed, speed=speed),
-                directory,
-                matrix,
-                lambda progress: live.update(picture(progress)),
+        asked = Asked(nodes=nodes, seed=seed, speed=speed)
+        with asyncio.Runner(loop_factory=new_event_loop) as loop:
+            summary = loop.run(
+                run(asked, directory, matrix, lambda progress: live.update(picture(progress)))
             )
-        )
     console.print(result(summary))
     if as_json_:
         typer.echo(as_json(summary))

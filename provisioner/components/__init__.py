@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from provisioner.components import (
     bluefield,
@@ -25,6 +26,7 @@ ALL: dict[str, ComponentKind] = {
 }
 
 
+@lru_cache(maxsize=16384)  # a fleet has few distinct items: 60 a node, the same on each
 def classify(item: Item, bmc: str) -> tuple[str, str, str]:
     """(kind, slot, expression for the Id it is a copy of) of one inventory item.
 

@@ -90,11 +90,16 @@ class Observer:
     async def _validating(self, node: Node, operation: str) -> View:
         nodes = {n.id: n for n in await self._store.nodes()}
         busy = neighbours_busy(node, nodes)
-        inventory, unseen = await self._collector.collect(node)
+        report = await self._store.report(node.id)
+        if report is not None and report.started_at >= node.entered_at:
+            # parts were read for these checks, and no part changes without a boot or a version
+            last = await self._store.inventory(node.id)
+            inventory, unseen = await self._collector.refresh(node, last)
+        else:
+            inventory, unseen = await self._collector.collect(node)
         if inventory is None or unseen:
             return View(unseen=unseen)
         found = await self._plan(node, inventory, operation)
-        report = await self._store.report(node.id)
         if report is not None and not certification.judges(report, inventory, node):
             report = None
         blockers: tuple[Blocker, ...] = ()

@@ -126,6 +126,8 @@ class Performer:
     async def _identify(self, hold: Hold, node: Node) -> Problems:
         result = await self._identifier.identify(node, hold)
         if result.blockers:
+            if result.inventory is not None:  # for people; without a profile it is never used
+                await hold.record(inventory=result.inventory, journal=[("surveyed", {})])
             return result.blockers
         await hold.record(
             node=result.node, inventory=result.inventory, journal=[("identified", result.facts)]
@@ -184,7 +186,7 @@ class Performer:
         if isinstance(report, Blocker):
             return (report,)
         summary = {r.check: r.verdict.value for r in report.results}
-        await hold.record(report=report, journal=[("validated", summary)])
+        await hold.record(inventory=view.inventory, report=report, journal=[("validated", summary)])
         return ()
 
     async def _certify(self, hold: Hold, node: Node, view: View) -> Problems:

@@ -71,7 +71,8 @@ async def _ac_cycle(site: Site, node: Node, host: Redfish) -> Blocker | None:
             return stuck
     if (refused := await host.ac_cycle()) is not None:
         return refused
-    if (gone := await settled(site, node, site.settings.bmc_return_limit_s)) is not None:
+    limit_s = site.settings.bmc_return_limit_s
+    if (gone := await settled(site, node, limit_s, names=("host",))) is not None:
         return gone
     seen = await host.power()
     if seen is not Power.ON and (refused := await host.reset_system("On")) is not None:

@@ -17,6 +17,7 @@ from provisioner.model.inventory import Component, Device, DeviceKind, Inventory
 from provisioner.model.node import BmcRef, Node, NodeKind
 from provisioner.model.outcome import Blocker, Gap, Reason
 from provisioner.planning import inband_facts
+from provisioner.planning.inband_facts import InbandFacts
 from provisioner.ports import PortError
 
 Collected = tuple[Inventory | None, tuple[Blocker, ...]]
@@ -63,6 +64,29 @@ class Collector:
         """Versions anew from every source; parts as in `last`, if there is one."""
         return await self._gather(node, last)
 
+    async def survey(self, node: Node) -> Inventory | None:
+        """What can be seen in spite of what is missing: for people, never to be planned from.
+
+        Every source that gave nothing is a gap. None: not even the host's BMC gave anything, or
+        the node is a switch, whose API is its only source.
+        """
+        if node.kind is NodeKind.SWITCH:
+            return None
+        results = await asyncio.gather(*(self._read(node, bmc, None) for bmc in node.bmcs))
+        answered = tuple(zip(node.bmcs, results, strict=True))
+        seen = [(b, r) for b, r in answered if isinstance(r, Inventory)]
+        if not any(bmc.kind == "host" for bmc, _ in seen):
+            return None
+        outputs = await run_commands(self._site, node, inband_facts.COMMANDS)
+        silent = [r for r in (*results, outputs) if isinstance(r, Blocker)]
+        gaps = tuple(Gap(reason=b.reason, source=b.subject, detail=b.detail) for b in silent)
+        facts = InbandFacts(boot_id=None, components=(), devices=(), gaps=())
+        if not isinstance(outputs, Blocker):
+            facts = inband_facts.read(outputs, node.bmcs, self._nic_profiles)
+        heard = node.model_copy(update={"bmcs": tuple(bmc for bmc, _ in seen)})
+        merged = merge(heard, [inventory for _, inventory in seen], facts, None)
+        return merged.model_copy(update={"gaps": (*merged.gaps, *gaps)})
+
     async def _gather(self, node: Node, last: Inventory | None) -> Collected:
         if node.kind is NodeKind.SWITCH:
             return await self._switch(node)
@@ -77,18 +101,24 @@ class Collector:
         return merge(node, seen, facts, last), ()
 
     async def _bmc(self, node: Node, bmc: BmcRef, last: Inventory | None) -> Inventory | Blocker:
+        """All that one BMC gives; if it left out what it has, that is no inventory."""
+        seen = await self._read(node, bmc, last)
+        if isinstance(seen, Blocker):
+            return seen
+        silent = [g for g in seen.gaps if g.reason in _SILENT]
+        return seen if not silent else _incomplete(node, bmc, silent[0])
+
+    async def _read(self, node: Node, bmc: BmcRef, last: Inventory | None) -> Inventory | Blocker:
+        """What one BMC gave, with its gaps."""
         try:
             client = await self._site.reach.redfish(node, bmc.name)
             if isinstance(client, Blocker):
                 return client
             if last is None:
-                seen = await client.collect(node.id, bmc.name)
-            else:
-                seen = await client.firmware(node.id, bmc.name)
+                return await client.collect(node.id, bmc.name)
+            return await client.firmware(node.id, bmc.name)
         except PortError as error:
             return blocked(error, f"{node.id}/{bmc.name}")
-        silent = [g for g in seen.gaps if g.reason in _SILENT]
-        return seen if not silent else _incomplete(node, bmc, silent[0])
 
     async def _switch(self, node: Node) -> Collected:
         try:

@@ -1,4 +1,8 @@
-"""Takes a discovered node over: pins, credentials, inventory, parts, profile."""
+"""Takes a discovered node over: pins, credentials, inventory, parts, profile.
+
+A node that cannot be taken over is looked at all the same, as far as it lets us: whoever has to
+unblock it sees what it is. Such an inventory never comes without the blockers.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +17,17 @@ from provisioner.model.inventory import DeviceKind, Inventory
 from provisioner.model.matrix import Matrix, Profile
 from provisioner.model.node import BmcRef, Node, NodeKind
 from provisioner.model.outcome import Blocker, Reason
+from provisioner.planning.lifecycle import PASSING
 from provisioner.planning.profiles import choose_profile
 from provisioner.ports import BmcAddress
 
 
 @dataclass(frozen=True)
 class Identified:
-    """The node as it is after a successful take-over, or what stood in the way."""
+    """The node as it is after a successful take-over, or what stood in the way.
+
+    With `blockers`, `node` is unchanged and `inventory` is what could be seen in spite of them.
+    """
 
     node: Node
     inventory: Inventory | None = None
@@ -44,7 +52,7 @@ class Identifier:
                 continue
             rotated = await self._take_over(node, bmc)
             if isinstance(rotated, Blocker):
-                return Identified(node=node, blockers=(rotated,))
+                return await self._survey(node, (rotated,))
             bmcs.append(rotated)
             # each BMC is kept at once: a restart goes on with the next one
             remaining = node.bmcs[len(bmcs) :]
@@ -56,8 +64,21 @@ class Identifier:
             node = stored
         inventory, problems = await self._collector.collect(node)
         if inventory is None or problems:
-            return Identified(node=node, blockers=problems)
+            return await self._survey(node, problems)
         return self._judge(node, inventory)
+
+    async def _survey(self, node: Node, blockers: tuple[Blocker, ...]) -> Identified:
+        """What a node shows that was not taken over, and what else will stand in its way.
+
+        Not after failures that pass: the whole turn is repeated then.
+        """
+        if all(b.reason in PASSING for b in blockers):
+            return Identified(node=node, blockers=blockers)
+        inventory = await self._collector.survey(node)
+        if inventory is None:
+            return Identified(node=node, blockers=blockers)
+        more = self._judge(node, inventory).blockers
+        return Identified(node=node, inventory=inventory, blockers=(*blockers, *more))
 
     def _judge(self, node: Node, inventory: Inventory) -> Identified:
         release = self._matrix.releases.get(node.release)
@@ -68,13 +89,13 @@ class Identifier:
                 detail=f"the matrix has no release {node.release!r}",
                 unblock="Set `release` in the expected-hardware list to a release of the matrix.",
             )
-            return Identified(node=node, blockers=(blocker,))
+            return Identified(node=node, inventory=inventory, blockers=(blocker,))
         profile = choose_profile(inventory, release, node.kind)
         if isinstance(profile, Blocker):
-            return Identified(node=node, blockers=(profile,))
+            return Identified(node=node, inventory=inventory, blockers=(profile,))
         blockers = bill_of_materials(node, inventory, release.profiles[profile])
         if blockers:
-            return Identified(node=node, blockers=blockers)
+            return Identified(node=node, inventory=inventory, blockers=blockers)
         return Identified(
             node=node.model_copy(update={"profile": profile}),
             inventory=inventory,

@@ -44,9 +44,15 @@ async def _quiet(site: Site, node: Node, name: str) -> Blocker | None:
     )
 
 
-async def settled(site: Site, node: Node, limit_s: float) -> Blocker | None:
-    """Wait until every BMC served its tree several times in a row (facts: redfish U11, U12)."""
-    found = await asyncio.gather(*(_settled(site, node, b.name, limit_s) for b in node.bmcs))
+async def settled(
+    site: Site, node: Node, limit_s: float, names: tuple[str, ...] = ()
+) -> Blocker | None:
+    """Wait until BMCs served their trees several times in a row (facts: redfish U11, U12).
+
+    `names`: which BMCs; all of the node's if none is named.
+    """
+    chosen = names or tuple(b.name for b in node.bmcs)
+    found = await asyncio.gather(*(_settled(site, node, name, limit_s) for name in chosen))
     return next((f for f in found if f is not None), None)
 
 

@@ -71,6 +71,8 @@ class Walk:
             if root:
                 del self.gaps[known:]
                 return root
+            if self.gaps[-1].reason is Reason.UNREACHABLE:
+                break  # it is restarting: another spelling of the path will not help
         self._suffix = ""
         del self.gaps[known + 1 :]
         return {}

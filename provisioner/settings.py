@@ -68,6 +68,12 @@ class Settings(Record):
     )
 
     # what is kept fresh
+    fresh_s: float = Field(
+        300.0,
+        ge=0,
+        description="While converging, a BMC read within this is not read again, unless a step "
+        "touched it; a certificate is always issued and used on a new look.",
+    )
     retry_s: float = Field(30.0, gt=0, description="First wait after a passing failure; doubles.")
     retry_max_s: float = Field(600.0, gt=0, description="Longest wait between two tries.")
     watch_s: float = Field(900.0, gt=0, description="Between two looks at a resting node.")

@@ -11,7 +11,7 @@ from provisioner.model.inventory import Inventory
 from provisioner.model.matrix import Matrix
 from provisioner.model.node import Node, NodeKind, Placement, State
 from provisioner.model.outcome import Blocker
-from provisioner.model.plan import Neighbour, Plan
+from provisioner.model.plan import Neighbour, Plan, Step, StepKind
 from provisioner.planning import certification
 from provisioner.planning.admission import neighbours_busy
 from provisioner.planning.history import history
@@ -61,6 +61,13 @@ class Observer:
                 return await self._certified(node)
         return View()
 
+    def touched(self, node: Node, step: Step) -> None:
+        """A step was carried out: what it may have changed is read anew."""
+        if step.kind is StepKind.ACTIVATE:
+            self._collector.forget(node.id)
+        elif not step.method.startswith("playbook_"):  # in-band facts are read at every turn
+            self._collector.forget(node.id, step.bmcs)
+
     async def collect(self, node: Node) -> tuple[Inventory | None, tuple[Blocker, ...]]:
         """A full inventory, or why there is none."""
         return await self._collector.collect(node)
@@ -81,7 +88,8 @@ class Observer:
         ):
             return view
         last = await self._store.inventory(node.id)
-        inventory, unseen = await self._collector.refresh(node, last)
+        fresh_s = self._settings.fresh_s
+        inventory, unseen = await self._collector.refresh(node, last, fresh_s=fresh_s)
         if inventory is None or unseen:
             return view.model_copy(update={"unseen": unseen})
         found = await self._plan(node, inventory, operation)

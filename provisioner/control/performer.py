@@ -166,6 +166,7 @@ class Performer:
             return problems
         finally:
             self.disrupted.pop(node.id, None)
+            self._observer.touched(node, step)
 
     async def admit(self, node: Node, step: Step) -> tuple[str, ...]:
         """Why a step must wait; nothing: its place is taken, and `perform` gives it back.

@@ -13,7 +13,7 @@ from provisioner.execution.inband import run_commands
 from provisioner.execution.once import blocked
 from provisioner.execution.switch_api import SwitchApi
 from provisioner.execution.work import Site
-from provisioner.model.inventory import Component, Device, DeviceKind, Inventory
+from provisioner.model.inventory import BackgroundCopy, Component, Device, DeviceKind, Inventory
 from provisioner.model.node import BmcRef, Node, NodeKind
 from provisioner.model.outcome import Blocker, Gap, Reason
 from provisioner.planning import inband_facts
@@ -55,14 +55,26 @@ class Collector:
     def __init__(self, site: Site, nic_profiles: Mapping[str, Mapping[str, str]]) -> None:
         self._site = site
         self._nic_profiles = nic_profiles
+        self._seen: dict[tuple[str, str], tuple[float, Inventory]] = {}  # (node, BMC) -> when, what
 
     async def collect(self, node: Node) -> Collected:
         """Everything: parts and versions, from every BMC and the host itself."""
-        return await self._gather(node, None)
+        return await self._gather(node, None, fresh_s=0.0)
 
-    async def refresh(self, node: Node, last: Inventory | None) -> Collected:
-        """Versions anew from every source; parts as in `last`, if there is one."""
-        return await self._gather(node, last)
+    async def refresh(
+        self, node: Node, last: Inventory | None, *, fresh_s: float = 0.0
+    ) -> Collected:
+        """Versions; parts as in `last`, if there is one.
+
+        A BMC that was read within `fresh_s`, and to which nothing was done since, is not asked
+        again: most steps touch one of a node's eleven BMCs.
+        """
+        return await self._gather(node, last, fresh_s=fresh_s)
+
+    def forget(self, node: str, bmcs: Sequence[str] = ()) -> None:
+        """Something was done to these BMCs (to all, if none is named): read them anew."""
+        for key in [k for k in self._seen if k[0] == node and (not bmcs or k[1] in bmcs)]:
+            del self._seen[key]
 
     async def survey(self, node: Node) -> Inventory | None:
         """What can be seen in spite of what is missing: for people, never to be planned from.
@@ -87,10 +99,12 @@ class Collector:
         merged = merge(heard, [inventory for _, inventory in seen], facts, None)
         return merged.model_copy(update={"gaps": (*merged.gaps, *gaps)})
 
-    async def _gather(self, node: Node, last: Inventory | None) -> Collected:
+    async def _gather(self, node: Node, last: Inventory | None, *, fresh_s: float) -> Collected:
         if node.kind is NodeKind.SWITCH:
             return await self._switch(node)
-        results = await asyncio.gather(*(self._bmc(node, bmc, last) for bmc in node.bmcs))
+        results = await asyncio.gather(
+            *(self._fresh(node, bmc, last, fresh_s) for bmc in node.bmcs)
+        )
         outputs = await run_commands(self._site, node, inband_facts.COMMANDS)
         problems = [r for r in (*results, outputs) if isinstance(r, Blocker)]
         if problems:
@@ -99,6 +113,21 @@ class Collector:
         assert not isinstance(outputs, Blocker)
         facts = inband_facts.read(outputs, node.bmcs, self._nic_profiles)
         return merge(node, seen, facts, last), ()
+
+    async def _fresh(
+        self, node: Node, bmc: BmcRef, last: Inventory | None, fresh_s: float
+    ) -> Inventory | Blocker:
+        key, now = (node.id, bmc.name), self._site.clock.now()
+        if last is not None and key in self._seen:
+            read_at, seen = self._seen[key]
+            if now - read_at <= fresh_s and not _copying(seen):
+                return seen
+        found = await self._bmc(node, bmc, last)
+        if isinstance(found, Blocker):
+            self._seen.pop(key, None)
+        else:
+            self._seen[key] = (now, found)
+        return found
 
     async def _bmc(self, node: Node, bmc: BmcRef, last: Inventory | None) -> Inventory | Blocker:
         """All that one BMC gives; if it left out what it has, that is no inventory."""
@@ -148,6 +177,12 @@ class Collector:
             components=(os,),
         )
         return seen, ()
+
+
+def _copying(inventory: Inventory) -> bool:
+    """Whether anything behind this BMC is on its way: then only a new look tells."""
+    done = (None, BackgroundCopy.COMPLETED)
+    return any(c.background_copy not in done for c in inventory.components)
 
 
 def _incomplete(node: Node, bmc: BmcRef, gap: Gap) -> Blocker:

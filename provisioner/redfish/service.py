@@ -77,13 +77,22 @@ class Service:
         """The BMC's own manager, read now."""
         walk = self.walk()
         managers = of_type(await walk.first(await walk.root(), "Managers"), "Manager")
-        return host_manager(managers, await self.system())
+        found = host_manager(managers, await self.system())
+        if found is None:
+            raise_silence(walk.gaps)
+        return found
 
     async def part(self, name: str) -> Resource:
-        """A service that the root links to: "UpdateService", "EventService", "Tasks" ..."""
+        """A service that the root links to: "UpdateService", "EventService", "Tasks" ...
+
+        One that did not answer is no service that offers nothing: its silence is raised.
+        """
         walk = self.walk()
         path = link(await walk.root(), name)
-        return await walk.read(path) if path is not None else Resource(ROOT)
+        resource = await walk.read(path) if path is not None else Resource(ROOT)
+        if not resource.data:
+            raise_silence(walk.gaps)
+        return resource
 
     async def post(self, path: str, body: Any, subject: str) -> Reply | Blocker:
         """A POST. The reply if it was accepted, else why it was not."""

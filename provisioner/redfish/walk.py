@@ -11,7 +11,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from provisioner.model.outcome import Gap, Reason
-from provisioner.ports import BmcAddress, BmcTransport, Call, Malformed, TooLarge, Unreachable
+from provisioner.ports import (
+    BmcAddress,
+    BmcTransport,
+    Call,
+    Malformed,
+    Reply,
+    TooLarge,
+    Unreachable,
+)
 from provisioner.quirks import Quirk
 from provisioner.redfish.messages import body_of, told
 from provisioner.redfish.parsing import MEMBERS_MAX, Json, as_object, at, link, path_of, truth
@@ -95,7 +103,7 @@ class Walk:
         try:
             async with self._slots:
                 self._admit(path)
-                reply = await self._transport.request(self._address, call)
+                reply = await self._asked(call)
             self._silent = 0
             self._bytes += len(reply.body)
             if reply.status != 200:
@@ -113,6 +121,15 @@ class Walk:
         if not isinstance(body, dict):
             return self._gap(path, Reason.MALFORMED, "the answer is not a JSON object")
         return Resource(path, body)
+
+    async def _asked(self, call: Call) -> Reply:
+        """A read is repeated once: of some hundred, one that is lost must not spoil the walk."""
+        try:
+            return await self._transport.request(self._address, call)
+        except Unreachable:
+            if self._silent:  # the one before was lost too: the BMC is rather gone
+                raise
+        return await self._transport.request(self._address, call)
 
     async def members(self, collection: str | None) -> list[Resource]:
         """Every member of a collection, each path once, in the service's order."""

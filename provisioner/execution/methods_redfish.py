@@ -113,8 +113,12 @@ async def _task(
     entry: LedgerEntry,
     limit_s: float,
 ) -> Blocker | None:
-    """Follow a task; an error while waiting is silence, only the task or the limit ends it."""
-    until = entry.intended_at + limit_s
+    """Follow a task; an error while waiting is silence, only the task or the limit ends it.
+
+    Whoever takes it up after the limit (the daemon was down) still looks, as after a reset.
+    """
+    now, settings = site.clock.now(), site.settings
+    until = max(entry.intended_at + limit_s, now + settings.bmc_return_limit_s)
     ref: TaskRef | None = None
     last = "no progress was seen"
     while site.clock.now() < until:

@@ -10,7 +10,7 @@ from provisioner.model.inventory import BackgroundCopy
 from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.plan import Step
-from provisioner.ports import PortError
+from provisioner.ports import PortError, Unreachable
 
 
 async def quiet(site: Site, node: Node) -> Blocker | None:
@@ -28,6 +28,10 @@ async def _quiet(site: Site, node: Node, name: str) -> Blocker | None:
         inventory = await client.firmware(node.id, name)
     except PortError as error:
         return blocked(error, f"{node.id}/{name}")
+    if unread := [g for g in inventory.gaps if g.reason is Reason.UNREACHABLE]:
+        # a root of trust that did not answer may be copying
+        silence = Unreachable(f"{unread[0].source}: {unread[0].detail}", maybe_executed=False)
+        return blocked(silence, f"{node.id}/{name}")
     copying = [
         f"{c.kind}/{c.slot}"
         for c in inventory.components

@@ -10,7 +10,9 @@ import asyncio
 import base64
 import json
 import random
+from collections.abc import Coroutine
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from virtual_time import VirtualClock
@@ -47,6 +49,13 @@ MATRIX = Path(__file__).parents[2] / "firmware_matrix.yaml"
 RESTING = (State.RELEASED, State.QUARANTINED)
 
 
+async def sent(work: Coroutine[Any, Any, Any]) -> Any:
+    """What has left the daemon arrives, also when the daemon is gone before the answer is there."""
+    task = asyncio.ensure_future(work)
+    task.add_done_callback(lambda t: t.cancelled() or t.exception())  # nobody may be left to ask
+    return await asyncio.shield(task)
+
+
 class Wire:
     """Chances that a request or its answer is lost, from the run's seed."""
 
@@ -71,6 +80,10 @@ class MemoryBmcs:
         self._services, self._wire = services, wire
 
     async def request(self, bmc: BmcAddress, call: Call) -> Reply:
+        told: Reply = await sent(self._request(bmc, call))
+        return told
+
+    async def _request(self, bmc: BmcAddress, call: Call) -> Reply:
         service = self._services[bmc.url]
         fate = await self._wire.travel()
         if fate == "request":
@@ -117,6 +130,10 @@ class MemorySwitches:
         self._site, self._wire = site, wire
 
     async def request(self, switch: SwitchAddress, call: Call) -> Reply:
+        told: Reply = await sent(self._request(switch, call))
+        return told
+
+    async def _request(self, switch: SwitchAddress, call: Call) -> Reply:
         name = (urlsplit(switch.url).hostname or "").partition(".")[0]
         fate = await self._wire.travel()
         if fate == "request" or not self._site.switches[name].up(self._site.advance()):
@@ -143,13 +160,13 @@ class MemorySwitches:
 
 
 class MemoryRunner:
-    """`PlaybookRunner` onto the simulated hosts."""
+    """`PlaybookRunner` onto the simulated hosts; what a play began goes on without its daemon."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
 
     async def run(self, call: PlaybookCall) -> PlaybookResult:
-        told = await self._site.inband.run(call.play, call.host, dict(call.variables))
+        told = await sent(self._site.inband.run(call.play, call.host, dict(call.variables)))
         return PlaybookResult(told["status"], told["facts"], told.get("detail", ""))
 
     async def close(self) -> None:
@@ -174,7 +191,10 @@ def multipart(upload: Upload) -> tuple[str, bytes]:
 class World:
     """One site, one store, and daemons that come and go."""
 
-    def __init__(self, directory: Path, nodes: int, seed: int, lost: float = 0.0) -> None:
+    def __init__(
+        self, directory: Path, nodes: int, seed: int, lost: float = 0.0, **settings: float
+    ) -> None:
+        self.settings = Settings.model_validate({"site": "test", **settings})
         self.clock = VirtualClock()
         self.rng = random.Random(seed)
         self.wire = Wire(self.rng, lost)
@@ -217,7 +237,7 @@ class World:
                 store=self.store,
                 credentials=self.vault,
                 clock=self.clock,
-                settings=Settings(site="test"),
+                settings=self.settings,
                 transport=self.transport,
                 switches=self.switches,
                 runner=MemoryRunner(self.site),

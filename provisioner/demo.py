@@ -148,7 +148,10 @@ async def _drive(
     show: Show,
     began: float,
 ) -> None:
-    settings = Settings(site="demo", poll_s=30.0, watch_s=86400.0)
+    # a second of this machine is minutes of the clock: what is looked at often costs most of it
+    settings = Settings(
+        site="demo", poll_s=60.0, fresh_s=3600.0, switch_poll_s=10.0, watch_s=86400.0
+    )
     # requests take real time, whatever the clock's speed: windows are kept in clock seconds
     settings = settings.model_copy(
         update={

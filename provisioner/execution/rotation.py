@@ -63,7 +63,6 @@ async def rotate(
 
 async def _accepts(transport: BmcTransport, quirk: Quirk, address: BmcAddress) -> bool:
     try:
-        await Redfish(transport, address, quirk).power()
+        return await Redfish(transport, address, quirk).admits()
     except LoginRefused:
         return False
-    return True

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from provisioner.model.outcome import Blocker
-from provisioner.ports import Reply, Secret
+from provisioner.ports import Reply, Secret, Unreachable
 from provisioner.redfish.messages import body_of, refusal, told
 from provisioner.redfish.parsing import link, path_of, text
-from provisioner.redfish.service import UNBLOCK, Service, not_offered
+from provisioner.redfish.service import UNBLOCK, Service, not_offered, raise_silence
 
 
 async def set_password(service: Service, username: str, new: Secret) -> Blocker | None:
@@ -22,8 +22,11 @@ async def _account(service: Service, username: str) -> str | Blocker:
     walk = service.walk()
     path = link(await walk.root(), "AccountService")
     if path is None:
+        raise_silence(walk.gaps)  # a BMC that restarts is no BMC without accounts
         return not_offered(username, "AccountService")
     reply = await service.call("GET", path)
+    if reply.status >= 500:
+        raise Unreachable(f"{path}: HTTP status {reply.status}", maybe_executed=False)
     if reply.status == 403:
         # a default password must be changed before anything else is answered (facts S10)
         return _demanded(reply) or refusal(reply, username, UNBLOCK)
@@ -35,6 +38,7 @@ async def _account(service: Service, username: str) -> str | Blocker:
         again = await service.call("GET", gap.source)
         if again.status == 403 and (demanded := _demanded(again)) is not None:
             return demanded
+    raise_silence(walk.gaps)
     return not_offered(username, "account of this name")
 
 

@@ -222,6 +222,19 @@ class Redfish:
 
     # accounts and events
 
+    async def admits(self) -> bool:
+        """Whether the BMC lets this login in. Its root proves nothing: anybody may read that.
+
+        Raises `Unreachable` while it cannot be told: the BMC restarts, or answers nonsense.
+        """
+        walk = self._service.walk()
+        systems = link(await walk.root(), "Systems")
+        if systems is not None and (await walk.read(systems)).data:
+            return True
+        if any(g.reason is Reason.LOGIN_REFUSED for g in walk.gaps):
+            return False
+        raise Unreachable("it does not show its systems now", maybe_executed=False)
+
     async def set_password(self, username: str, new: Secret) -> Blocker | None:
         """Change the password of an account, with the credential of this client's address."""
         return await accounts.set_password(self._service, username, new)

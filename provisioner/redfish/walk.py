@@ -79,7 +79,7 @@ class Walk:
             if root:
                 del self.gaps[known:]
                 return root
-            if self.gaps[-1].reason is Reason.UNREACHABLE:
+            if self.gaps[known:] and self.gaps[-1].reason is Reason.UNREACHABLE:
                 break  # it is restarting: another spelling of the path will not help
         self._suffix = ""
         del self.gaps[known + 1 :]

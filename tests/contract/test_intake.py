@@ -192,3 +192,20 @@ def test_new_passwords_fit_every_vendor_and_never_repeat() -> None:
         assert len(password) == PASSWORD_LENGTH
         kinds = [str.isupper, str.islower, str.isdigit, lambda c: c in "-_.+"]
         assert all(any(kind(c) for c in password) for kind in kinds)
+
+
+def test_a_bmc_whose_root_is_empty_has_no_accounts_and_keeps_its_password() -> None:
+    class Empty(MemoryBmcs):
+        async def request(self, bmc: BmcAddress, call: Call) -> Reply:
+            return Reply(200, {}, b"{}")
+
+    async def scenario() -> Blocker | BmcAddress:
+        bench = Bench("supermicro")
+        await bench.deliver()
+        bench.bmcs = Empty({URL: bench.service}, Wire(random.Random(7), lost=0.0))
+        return await bench.rotate(Fuse())
+
+    result = run(scenario())
+
+    assert isinstance(result, Blocker)
+    assert result.reason is Reason.NOT_OFFERED

@@ -128,10 +128,15 @@ class Observer:
         )
 
     async def _certified(self, node: Node) -> View:
+        view = View()
+        if node.state is State.CERTIFIED and node.kind is NodeKind.HOST:
+            view = await self._place(node, view)
+            if view.unseen or view.placement is not Placement.MAINTENANCE:
+                return view  # a release was cut short: nothing else is looked at before the fence
         last = await self._store.inventory(node.id)
         inventory, unseen = await self._collector.refresh(node, last)
         if inventory is None or unseen:
-            return View(unseen=unseen)
+            return view.model_copy(update={"unseen": unseen})
         certificate = await self._store.certificate(node.certificate)
         problems: tuple[Blocker, ...] = ()
         if certificate is not None:
@@ -147,6 +152,8 @@ class Observer:
         nodes = {n.id: n for n in await self._store.nodes()}
         return View(
             inventory=inventory,
+            placement=view.placement,
+            vrf=view.vrf,
             certificate=certificate,
             certificate_blockers=problems,
             neighbours_busy=neighbours_busy(node, nodes),

@@ -226,6 +226,12 @@ class Performer:
         """Into the tenant's VRF, with proof; anything less than proof goes back to maintenance."""
         assert node.placement is Placement.MAINTENANCE
         assert node.certificate
+        # from here on its ports may be anywhere: whoever finds it after a crash must not believe
+        # that it is fenced
+        leaving = node.model_copy(update={"placement": Placement.MIXED, "vrf": ""})
+        stored = await hold.record(node=leaving)
+        assert stored is not None
+        node = stored
         outcome = await self._tenancy.move(node.ports, vrf)
         if outcome.blockers:
             back = await self._fence(hold, node)

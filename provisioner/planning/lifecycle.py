@@ -172,6 +172,8 @@ def _validating(node: Node, view: View, poll_s: float) -> Turn:
 
 
 def _certified(node: Node, view: View, poll_s: float) -> Turn:
+    if view.placement not in (None, Placement.MAINTENANCE):
+        return Fence()  # a release that was cut short is taken back whole, then begun again
     if view.certificate is None or view.certificate_blockers:
         why = str(view.certificate_blockers[0]) if view.certificate_blockers else "no certificate"
         return Enter(state=State.CONVERGING, why=why)

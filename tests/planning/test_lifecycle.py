@@ -124,6 +124,11 @@ SENTENCES = {
         View(inventory=INVENTORY, tenant_vrf="RED"),
         State.CONVERGING,
     ),
+    "a release that was cut short is taken back first": (
+        State.CERTIFIED,
+        View(placement=Placement.MIXED),
+        Fence,
+    ),
     "a quarantined node rests": (State.QUARANTINED, View(), Rest),
 }
 

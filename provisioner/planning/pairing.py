@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from provisioner.model.base import Record
@@ -31,33 +32,51 @@ class Assembly(Record):
 
 
 def assemble(expected: Expected, endpoints: Sequence[Endpoint], now: float) -> Assembly:
-    """Match endpoints to the list: hosts by serial, MAC or address; cards by serial, then MAC."""
+    """Match endpoints to the list: hosts by serial, MAC or address; cards by serial, then MAC.
+
+    What two entries claim is neither one's: a BMC has one writer.
+    """
+    claims = _claims(expected, endpoints)
+    times = Counter(url for found in claims.values() for url in {e.url for e in found})
     blockers: list[Blocker] = []
-    used: set[str] = set()
     nodes = []
     for wanted in expected.nodes:
         if wanted.kind is NodeKind.SWITCH:
             nodes.append(_node(expected, wanted, (_api(wanted),), now))
             continue
-        hosts = [e for e in endpoints if e.kind == "host" and _is_host(wanted, e)]
-        if len(hosts) != 1:
+        hosts = claims[wanted.name, ""]
+        if len(hosts) != 1 or times[hosts[0].url] > 1:
             blockers.append(_host_problem(wanted, hosts))
             continue
-        used.add(hosts[0].url)
         bmcs = [_ref("host", "host", hosts[0])]
         for dpu in wanted.dpus:
-            cards = [e for e in endpoints if e.kind == "dpu" and _is_card(dpu, e)]
-            if len(cards) != 1:
+            cards = claims[wanted.name, dpu.slot]
+            if len(cards) != 1 or times[cards[0].url] > 1:
                 blockers.append(_card_problem(wanted, dpu, cards))
                 continue
-            used.add(cards[0].url)
             kind = "dpu" if dpu.slot.startswith("DPU") else "supernic"
             ref = _ref(dpu.slot, kind, cards[0])
             mac = (dpu.base_mac or cards[0].base_mac).lower()
             bmcs.append(ref.model_copy(update={"base_mac": mac, "pci": dpu.pci.lower()}))
         nodes.append(_node(expected, wanted, tuple(bmcs), now))
-    blockers += [_stranger(e) for e in endpoints if e.url not in used]
+    blockers += [_stranger(e) for e in endpoints if e.url not in times]
     return Assembly(nodes=tuple(nodes), blockers=tuple(blockers))
+
+
+def _claims(
+    expected: Expected, endpoints: Sequence[Endpoint]
+) -> dict[tuple[str, str], list[Endpoint]]:
+    """Who could be what: (node, slot) -> endpoints; the host's own BMC is slot ""."""
+    claims: dict[tuple[str, str], list[Endpoint]] = {}
+    hosts = [e for e in endpoints if e.kind == "host"]
+    cards = [e for e in endpoints if e.kind == "dpu"]
+    for node in expected.nodes:
+        if node.kind is NodeKind.SWITCH:
+            continue
+        claims[node.name, ""] = [e for e in hosts if _is_host(node, e)]
+        for dpu in node.dpus:
+            claims[node.name, dpu.slot] = [e for e in cards if _is_card(dpu, e)]
+    return claims
 
 
 def incomplete(wanted: ExpectedNode, node: Node) -> tuple[Blocker, ...]:
@@ -113,11 +132,12 @@ def _node(expected: Expected, wanted: ExpectedNode, bmcs: tuple[BmcRef, ...], no
 def _host_problem(wanted: ExpectedNode, found: Sequence[Endpoint]) -> Blocker:
     if found:
         urls = ", ".join(e.url for e in found[:4])
+        several = f"{len(found)} BMCs claim to be it: {urls}"
         return Blocker(
             reason=Reason.DUPLICATE,
             subject=wanted.name,
-            detail=f"{len(found)} BMCs claim to be it: {urls}",
-            unblock="Correct the serial or MAC in the expected-hardware list.",
+            detail=several if len(found) > 1 else f"{urls} is another entry's BMC too",
+            unblock="Correct the serial, MAC or address in the expected-hardware list.",
         )
     return Blocker(
         reason=Reason.UNREACHABLE,
@@ -128,7 +148,10 @@ def _host_problem(wanted: ExpectedNode, found: Sequence[Endpoint]) -> Blocker:
 
 
 def _card_problem(wanted: ExpectedNode, dpu: ExpectedDpu, found: Sequence[Endpoint]) -> Blocker:
-    what = "no BMC that was found is this card's" if not found else "several BMCs claim to be it"
+    what = "no BMC that was found is this card's"
+    if found:
+        one = f"{found[0].url} is another entry's card too"
+        what = one if len(found) == 1 else "several BMCs claim to be it"
     return Blocker(
         reason=Reason.PAIRING_FAILED,
         subject=f"{wanted.name}/{dpu.slot}",

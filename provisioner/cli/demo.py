@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import logging
 import shutil
 from collections import Counter
@@ -46,6 +47,9 @@ def demo(
         "var/demo"
     ),
     matrix: Annotated[Path, typer.Option(help="The matrix.")] = Path("firmware_matrix.yaml"),
+    svg: Annotated[
+        Path | None, typer.Option("--svg", help="Save a picture of the middle and the end.")
+    ] = None,
     as_json_: Annotated[bool, typer.Option("--json", help="Last line: one JSON object.")] = False,
 ) -> None:
     """Take a simulated rack from just cabled to two tenants, with three nodes broken on purpose.
@@ -57,17 +61,32 @@ def demo(
     directory.mkdir(parents=True)
     logging.basicConfig(filename=directory / "daemon.log", level=logging.INFO)
     console = Console(stderr=as_json_)
+    album: list[Progress] = []
     with Live(console=console, refresh_per_second=4, transient=as_json_) as live:
         asked = Asked(nodes=nodes, seed=seed, speed=speed)
+
+        def show(progress: Progress) -> None:
+            album.append(progress)
+            live.update(picture(progress))
+
         with asyncio.Runner(loop_factory=new_event_loop) as loop:
-            summary = loop.run(
-                run(asked, directory, matrix, lambda progress: live.update(picture(progress)))
-            )
+            summary = loop.run(run(asked, directory, matrix, show))
     console.print(result(summary))
+    if svg is not None:
+        _save(svg, album, summary)
     if as_json_:
         typer.echo(as_json(summary))
     if not summary.as_planned:
         raise typer.Exit(1)
+
+
+def _save(file: Path, album: list[Progress], summary: Summary) -> None:
+    """The busiest moment and the result, as a terminal shows them."""
+    recorder = Console(record=True, width=110, file=io.StringIO())
+    busiest = max(album, key=lambda p: len({n.state for n in p.nodes if n.kind is NodeKind.HOST}))
+    recorder.print(picture(busiest))
+    recorder.print(result(summary))
+    file.write_text(recorder.export_svg(title="provisioner demo"), encoding="utf-8")
 
 
 def picture(progress: Progress) -> Group:

@@ -93,7 +93,10 @@ class Observer:
         if inventory is None or unseen:
             return view.model_copy(update={"unseen": unseen})
         found = await self._plan(node, inventory, operation)
-        return view.model_copy(update={"inventory": inventory, "plan": found})
+        busy = neighbours_busy(node, {n.id: n for n in await self._store.nodes()})
+        return view.model_copy(
+            update={"inventory": inventory, "plan": found, "neighbours_busy": busy}
+        )
 
     async def _validating(self, node: Node, operation: str) -> View:
         nodes = {n.id: n for n in await self._store.nodes()}

@@ -58,19 +58,20 @@ class Reconciler:
             await self._park(hold)
 
     async def _turns(self, hold: Hold) -> None:
-        failures = 0
+        failures = unseen = 0  # in a row: acts that failed, looks that showed nothing
         while True:
             node = await self._store.node(hold.operation.node)
             assert node is not None
             try:
                 turn, blockers = await self._turn(hold, node)
-                failures = failures + 1 if blockers else failures
+                unseen = unseen + 1 if blockers and isinstance(turn, Wait) else 0
+                failures = failures + 1 if blockers and not unseen else failures
                 if blockers:
-                    turn = await self._fail(hold, tuple(blockers), failures)
+                    turn = await self._fail(hold, tuple(blockers), unseen or failures)
             except StaleWrite:
                 continue  # somebody (a person, the allocator) changed the node: look again
             if not (blockers or isinstance(turn, Wait)) or isinstance(turn, Enter):
-                failures = 0
+                failures = 0  # waiting is no success of what failed before
             if isinstance(turn, Wait):
                 await self._note(hold, turn.why)
                 wait_s = min(turn.after_s, self._settings.retry_max_s)

@@ -153,6 +153,9 @@ def _converging(node: Node, view: View, poll_s: float) -> Turn:
         why = f"in flight: {', '.join(view.plan.in_flight[:3])}"
         return Wait(after_s=IN_FLIGHT_POLLS * poll_s, why=why)
     if not view.plan.steps:
+        if view.neighbours_busy:
+            # here, not in validating: a switch does not go down under a host that is validated
+            return Wait(after_s=poll_s, why=f"{view.neighbours_busy[0]} is being upgraded")
         return Enter(state=State.VALIDATING, why="every component runs its pin")
     return Execute(step=view.plan.steps[0])
 
@@ -161,8 +164,9 @@ def _validating(node: Node, view: View, poll_s: float) -> Turn:
     assert view.plan is not None
     if not view.plan.done:
         return Enter(state=State.CONVERGING, why="drift: not every component runs its pin")
-    if view.neighbours_busy:
-        return Wait(after_s=poll_s, why=f"{view.neighbours_busy[0]} is being upgraded")
+    if view.report is None and view.neighbours_busy:
+        # that switch may be waiting for us to leave
+        return Enter(state=State.CONVERGING, why=f"{view.neighbours_busy[0]} is being upgraded")
     if view.report is None:
         return Validate()
     if view.report_blockers:

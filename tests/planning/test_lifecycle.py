@@ -100,9 +100,14 @@ SENTENCES = {
         Validate,
     ),
     "nobody is checked across a switch that is being upgraded": (
+        State.CONVERGING,
+        View(**FENCED, plan=DONE, inventory=INVENTORY, neighbours_busy=("leaf-0",)),
+        Wait,
+    ),
+    "a node makes way for a switch that waits to be upgraded": (
         State.VALIDATING,
         View(plan=DONE, inventory=INVENTORY, neighbours_busy=("leaf-0",)),
-        Wait,
+        State.CONVERGING,
     ),
     "drift during validation goes back": (
         State.VALIDATING,

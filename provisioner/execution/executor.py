@@ -18,6 +18,7 @@ from provisioner.model.operation import LedgerEntry
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.plan import Step, StepKind
 from provisioner.planning.history import slots_of, step_of
+from provisioner.planning.moves import NO_FILE
 
 
 class Executor:
@@ -65,7 +66,7 @@ class Executor:
         site = self._site
         if step.kind is StepKind.ACTIVATE:
             return await activations.work(site, node, step)
-        if step.artifact:
+        if step.method not in NO_FILE:
             found = await site.artifacts.resolve(step.artifact, step.sha256)
             if isinstance(found, Blocker):
                 return found

@@ -116,17 +116,17 @@ def _fit_parts(machine: Machine, rng: random.Random) -> None:
         fit(Device("cpu", f"CPU{n + 1}", "Intel(R) Xeon(R) Platinum 8480+", _serial(rng, "", 16)))
     for n in range(32):
         slot = f"P{n // 16 + 1}-DIMM{chr(65 + n % 16 // 2)}{n % 2 + 1}"
-        dimm = "M321R8GA0BB0-CQKZJ"
+        dimm = "SIMULATED-DIMM"
         fit(Device("memory", slot, dimm, _serial(rng, "", 8), dimm))
     for n in range(4):
         disk = Device(
-            "storage", f"NVMe_{n}", "SAMSUNG MZQL23T8HCLS-00A07", _serial(rng, "S64H", 14)
+            "storage", f"NVMe_{n}", "Simulated NVMe", _serial(rng, "S64H", 14)
         )
-        disk.part, disk.pci = "MZQL23T8HCLS-00A07", f"0000:{0xC0 + n:02x}:00.0"
+        disk.part, disk.pci = "SIMULATED-NVME", f"0000:{0xC0 + n:02x}:00.0"
         disk.link_gen = disk.link_gen_max = disk.link_width = disk.link_width_max = 4
         fit(disk)
     for n in range(6):
-        fit(Device("psu", f"PSU{n + 1}", "PWS-3K06G-2R", _serial(rng, "P3K6", 15), "PWS-3K06G-2R"))
+        fit(Device("psu", f"PSU{n + 1}", "SIMULATED-PSU", _serial(rng, "P3K6", 15), "SIMULATED-PSU"))
 
 
 def _fit_tray(machine: Machine) -> None:
@@ -180,10 +180,10 @@ def _fit_bluefield(machine: Machine, index: int, rng: random.Random) -> None:
         slot,
         "BlueField-3 DPU" if is_dpu else "BlueField-3 SuperNIC",
         serial,
-        "900-9D3B6-00CV-AA0" if is_dpu else "900-9D3D4-00EN-HA0",
+        "900-9D3B6-00CV-AA0" if is_dpu else "900-9D3B4-00EN-E_Ax",
         f"0000:{0x1A + 0x11 * index if not is_dpu else 0xE0 + 8 * (index - SUPERNICS):02x}:00.0",
         base_mac,
-        traits={"psid": "MT_0000000884" if is_dpu else "MT_0000001069", "uuid": _uuid(rng)},
+        traits={"psid": "MT_0000000884" if is_dpu else "MT_0000001010", "uuid": _uuid(rng)},
     )
     card = Bluefield(slot, "DpuMode" if is_dpu else "NicMode")
     card.boot_state = "OsIsRunning" if is_dpu else "UEFI"

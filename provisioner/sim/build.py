@@ -126,7 +126,8 @@ def _fit_parts(machine: Machine, rng: random.Random) -> None:
         disk.link_gen = disk.link_gen_max = disk.link_width = disk.link_width_max = 4
         fit(disk)
     for n in range(6):
-        fit(Device("psu", f"PSU{n + 1}", "SIMULATED-PSU", _serial(rng, "P3K6", 15), "SIMULATED-PSU"))
+        psu = "SIMULATED-PSU"
+        fit(Device("psu", f"PSU{n + 1}", psu, _serial(rng, "P3K6", 15), psu))
 
 
 def _fit_tray(machine: Machine) -> None:

@@ -272,7 +272,7 @@ def test_without_a_factory_credential_for_unknown_vendors_it_is_named_and_left_a
     emulator: str, tmp_path: Path
 ) -> None:
     async def scenario() -> None:
-        async with bench(tmp_path, emulator, vendor="dell") as b:
+        async with bench(tmp_path, emulator, vendor="dell_idrac") as b:
             taken, named = await b.take_in(emulator)
 
         assert taken.new == ()

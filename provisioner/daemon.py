@@ -29,6 +29,7 @@ from provisioner.execution.reach import Reach
 from provisioner.execution.tenancy import Tenancy
 from provisioner.execution.validator import Validator
 from provisioner.execution.work import Site
+from provisioner.model.input_error import InputError
 from provisioner.model.matrix import Matrix
 from provisioner.ports import (
     BmcTransport,
@@ -126,7 +127,13 @@ async def serve_artifacts(directory: Path, host: str, port: int) -> AsyncIterato
     runner = web.AppRunner(artifacts.application(), access_log=None)
     await runner.setup()
     site = web.TCPSite(runner, host, port)
-    await site.start()
+    try:
+        await site.start()
+    except OSError as error:
+        await runner.cleanup()
+        problem = f"cannot serve artifacts there ({error.strerror or error})"
+        remedy = "Name a free port at an address of this machine that BMCs reach."
+        raise InputError("--artifact-host", f"{host}:{port}", problem, remedy) from None
     bound = runner.addresses[0][1]
     artifacts.url = f"http://{host}:{bound}"
     try:

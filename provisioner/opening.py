@@ -15,7 +15,7 @@ from provisioner.model.expected import Expected
 from provisioner.model.input_error import InputError
 from provisioner.model.matrix import Matrix
 from provisioner.planning import expected_text, matrix_text
-from provisioner.planning.located_yaml import load
+from provisioner.planning.located_yaml import SIZE_MAX, Located, load
 from provisioner.ports import Secret
 from provisioner.settings import Settings
 from provisioner.store.master_key import prepare_key
@@ -47,11 +47,28 @@ async def open_data(directory: Path, now: float) -> AsyncIterator[Data]:
 
 
 def read_text(path: Path) -> str:
-    """A file that a person named. Raises InputError if it cannot be read as text."""
+    """The text of a file of at most SIZE_MAX bytes. Raises InputError, never OSError."""
     try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(str(path), "", f"cannot be read: {error}", "Name another file.") from None
+        if not path.is_file():
+            problem = "this is no file" if path.exists() else "there is no such file"
+            raise InputError(str(path), "", problem, "Check the path.")
+        with path.open("rb") as file:
+            content = file.read(SIZE_MAX + 1)
+    except OSError as error:
+        raise InputError(
+            str(path), "", f"it cannot be read ({error.strerror})", "Check its permissions."
+        ) from None
+    if len(content) > SIZE_MAX:
+        raise InputError(
+            str(path), "", f"the file is larger than {SIZE_MAX} bytes", "Is it the right file?"
+        )
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content[: error.start].count(b"\n") + 1
+        raise InputError(
+            str(path), f"line {line}", "this is not UTF-8 text", "Save it as UTF-8."
+        ) from None
 
 
 def read_matrix(paths: Sequence[Path]) -> Matrix:
@@ -66,44 +83,46 @@ def read_expected(path: Path) -> Expected:
 
 def read_settings(path: Path | None, **overrides: object) -> Settings:
     """Settings from a YAML file of `name: value` lines, then what the command line says."""
-    values: dict[str, object] = {}
+    located = Located({}, {(): ("settings", 1)})
     if path is not None:
         located = load(str(path), read_text(path))
-        if not isinstance(located.tree, dict):
-            raise located.error((), "these are not settings", "Write lines of `name: value`.")
-        values.update(located.tree)
-    values.update({k: v for k, v in overrides.items() if v is not None})
+    if not isinstance(located.tree, dict):
+        raise located.error((), "these are not settings", "Write lines of `name: value`.")
+    given = {k: v for k, v in overrides.items() if v is not None}
     try:
-        return Settings.model_validate(values)
+        return Settings.model_validate({**located.tree, **given})
     except ValidationError as error:
-        first = error.errors(include_input=False, include_url=False)[0]
-        field = ".".join(str(p) for p in first["loc"])
-        raise InputError(
-            str(path or "settings"), f"field {field}", first["msg"], "See docs/settings.md."
-        ) from None
+        raise located.misfit(error, "See docs/settings.md.") from None
 
 
 def read_secrets(expected: Expected, environ: Mapping[str, str]) -> Secrets:
     """Resolve the passwords that the list points to. Raises InputError for one that is missing."""
-    factory = {
-        vendor: (c.username, _secret(vendor, c.password, c.password_env, c.password_file, environ))
-        for vendor, c in expected.factory_credentials.items()
-    }
-    switches = {
-        n.name: (n.username, _secret(n.name, n.password, n.password_env, n.password_file, environ))
-        for n in expected.nodes
-        if n.username
-    }
+    factory = {}
+    for vendor, c in expected.factory_credentials.items():
+        sources = (c.password, c.password_env, c.password_file)
+        factory[vendor] = (c.username, _secret(f"factory_credentials.{vendor}", *sources, environ))
+    switches = {}
+    for n in (n for n in expected.nodes if n.username):
+        sources = (n.password, n.password_env, n.password_file)
+        switches[n.name] = (n.username, _secret(n.name, *sources, environ))
     return Secrets(factory=factory, switches=switches)
 
 
 def _secret(
-    name: str, password: str, variable: str, file: str, environ: Mapping[str, str]
+    where: str, password: str, variable: str, file: str, environ: Mapping[str, str]
 ) -> Secret:
     if variable:
-        if variable not in environ:
-            raise InputError(name, "password_env", f"{variable} is not set", "Set and export it.")
+        if not environ.get(variable):
+            remedy = f"Run: export {variable}=..."
+            raise InputError(where, "password_env", f"{variable} is not set or empty", remedy)
         return Secret(environ[variable])
     if file:
-        return Secret(read_text(Path(file)).strip())
+        try:
+            found = read_text(Path(file)).strip()
+        except InputError as error:
+            problem = f"{file}: {error.problem}"
+            raise InputError(where, "password_file", problem, error.remedy) from None
+        if not found:
+            raise InputError(where, "password_file", f"{file} is empty", "Write the password.")
+        return Secret(found)
     return Secret(password)

@@ -11,6 +11,7 @@ import typer
 
 from provisioner.cli import demo, inspect, intake, matrix, node, plan, serve, sim
 from provisioner.model.input_error import InputError
+from provisioner.ports import PortError, StaleWrite, StoreFailed
 
 app = typer.Typer(
     name="provisioner",
@@ -29,9 +30,12 @@ app.add_typer(sim.app, name="sim")
 
 
 def main() -> None:
-    """Entry point: bad input is one clear line and exit code 2, never a traceback."""
+    """Entry point: bad input is one clear line and exit code 2, a failing world exit code 1."""
     try:
         app()
     except InputError as error:
         typer.echo(f"error: {error}", err=True)
         sys.exit(2)
+    except (PortError, StaleWrite, StoreFailed) as error:
+        typer.echo(f"error: {error}", err=True)
+        sys.exit(1)

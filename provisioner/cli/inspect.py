@@ -5,18 +5,16 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import re
-import ssl
 import sys
 from pathlib import Path
 from typing import Annotated, Any
-from urllib.parse import urlsplit
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
 from provisioner import quirks
+from provisioner.cli.checked_options import PASSWORD, check_ca, checked_pin, checked_url
 from provisioner.model.input_error import InputError
 from provisioner.model.inventory import DeviceKind, Inventory
 from provisioner.ports import BmcAddress, PortError, Secret
@@ -24,8 +22,6 @@ from provisioner.redfish.client import Redfish
 from provisioner.redfish.parsing import Json, text
 from provisioner.redfish.transport import RedfishTransport
 from provisioner.redfish.walk import Walk
-
-PASSWORD = "PROVISIONER_BMC_PASSWORD"  # noqa: S105 (the name of the variable)
 
 
 def inspect(
@@ -40,13 +36,13 @@ def inspect(
 ) -> None:
     """Print the inventory of a Redfish service."""
     address = BmcAddress(
-        url=_checked_url(url),
+        url=checked_url("URL", url),
         username=user,
         secret=_password(user),
-        pin=_checked_pin(pin, insecure=insecure),
+        pin=checked_pin(pin, insecure=insecure),
         insecure=insecure,
     )
-    _check_ca(ca)
+    check_ca("--ca", ca)
     try:
         root, inventory = asyncio.run(_collect(address, ca))
     except PortError as error:
@@ -121,23 +117,6 @@ def _cells(*values: str | None) -> list[str]:
     return [(v or "-").replace("[", r"\[") for v in values]
 
 
-def _checked_url(url: str) -> str:
-    try:
-        parts = urlsplit(url)
-        port_ok = parts.port is None or parts.port > 0
-    except ValueError as error:
-        raise InputError("URL", url, str(error), "Write https://HOST:PORT.") from None
-    if parts.scheme not in ("http", "https") or not parts.hostname or not port_ok:
-        raise InputError("URL", url, "not an http(s) address", "Write https://HOST:PORT.")
-    if parts.username or parts.password:
-        remedy = f"Give the user with --user and the password in {PASSWORD}."
-        raise InputError("URL", parts.hostname, "it must not hold credentials", remedy)
-    if parts.path.rstrip("/") not in ("", "/redfish", "/redfish/v1") or parts.query:
-        remedy = "Leave the path out; the service root is always /redfish/v1."
-        raise InputError("URL", url, "it has a path", remedy)
-    return f"{parts.scheme}://{parts.netloc}"
-
-
 def _password(user: str) -> Secret | None:
     if not user:
         return None
@@ -148,27 +127,3 @@ def _password(user: str) -> Secret | None:
         remedy = f"Set {PASSWORD}, or run it in a terminal to be asked."
         raise InputError("--user", user, "no password is given", remedy)
     return Secret(found)
-
-
-def _checked_pin(pin: str, *, insecure: bool) -> str:
-    if not pin:
-        return ""
-    if insecure:
-        remedy = "Use --pin alone: it is the safer one."
-        raise InputError("--pin", "--insecure", "they exclude each other", remedy)
-    plain = pin.replace(":", "").lower()
-    if not re.fullmatch(r"[0-9a-f]{64}", plain):
-        remedy = "Give 64 hexadecimal digits, as `openssl x509 -fingerprint -sha256` prints them."
-        raise InputError("--pin", pin[:80], "not a SHA-256", remedy)
-    return plain
-
-
-def _check_ca(ca: Path | None) -> None:
-    if ca is None:
-        return
-    try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(ca)
-    except (OSError, ssl.SSLError) as error:
-        problem = error.strerror or str(error)
-        remedy = "Give a readable file of PEM certificates."
-        raise InputError("--ca", str(ca), problem, remedy) from None

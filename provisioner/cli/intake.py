@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import json
 import os
 from functools import partial
@@ -15,12 +14,12 @@ from rich.console import Console
 from rich.progress import Progress, TaskID
 from rich.table import Table
 
+from provisioner.cli.checked_options import checked_network, checked_url
 from provisioner.execution.intake import Taken, find, take_in
-from provisioner.model.input_error import InputError
 from provisioner.model.outcome import Blocker
 from provisioner.opening import open_data, read_expected, read_secrets
 from provisioner.ports import BmcTransport
-from provisioner.redfish.discovery import Probe, probe_all, scan, ssdp
+from provisioner.redfish.discovery import Network, Probe, probe_all, scan, ssdp
 from provisioner.redfish.governor import LoginGovernor
 from provisioner.redfish.transport import RedfishTransport
 from provisioner.wall_clock import WallClock
@@ -34,7 +33,7 @@ def intake(
     port: Annotated[int, typer.Option(help="Port that a scan asks.", min=1, max=65535)] = 443,
     use_ssdp: Annotated[bool, typer.Option("--ssdp", help="Ask by multicast too.")] = False,
     dry_run: Annotated[
-        bool, typer.Option(help="Show what would be taken in; store nothing.")
+        bool, typer.Option(help="Show what would be taken in; change no BMC, store no node.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
@@ -47,8 +46,9 @@ def intake(
     """
     expected = read_expected(file)
     secrets = read_secrets(expected, os.environ)
-    networks = [_network(n) for n in cidr or []]
-    urls = [*(bmc or []), *(n.bmc.url for n in expected.nodes if n.bmc.url)]
+    networks = [checked_network(n) for n in cidr or []]
+    urls = [checked_url("--bmc", url) for url in bmc or []]
+    urls += [n.bmc.url for n in expected.nodes if n.bmc.url]
     console = Console(stderr=True)
 
     async def run() -> tuple[Taken, tuple[Blocker, ...]]:
@@ -87,7 +87,7 @@ def intake(
 async def _probes(
     transport: BmcTransport,
     urls: list[str],
-    networks: list[ipaddress.IPv4Network | ipaddress.IPv6Network],
+    networks: list[Network],
     port: int,
     use_ssdp: bool,
     console: Console,
@@ -107,13 +107,6 @@ async def _probes(
 
 def _advance(bar: Progress, task: TaskID, done: int, _all: int) -> None:
     bar.update(task, completed=done)
-
-
-def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
-    try:
-        return ipaddress.ip_network(text)
-    except ValueError as error:
-        raise InputError("--range", text, str(error), "Write it like 10.0.0.0/24.") from None
 
 
 def _show(taken: Taken, blockers: tuple[Blocker, ...], *, as_json: bool, dry_run: bool) -> None:

@@ -5,15 +5,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
+import stat
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from provisioner.cli.checked_options import check_ca, check_directory, check_file
+from provisioner.cli.matrix_files import read_matrix
 from provisioner.daemon import Daemon, Parts, serve_artifacts
 from provisioner.event_loop import new_event_loop
+from provisioner.model.input_error import InputError
 from provisioner.nvue import NvueTransport
-from provisioner.opening import open_data, read_matrix, read_settings
+from provisioner.opening import open_data, read_settings
 from provisioner.playbooks import AnsibleRunner, Remote
 from provisioner.ports import PlaybookRunner
 from provisioner.redfish.governor import LoginGovernor
@@ -61,7 +65,11 @@ def serve(
     """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     chosen = read_settings(settings, production=False if lab else None)
-    pinned = read_matrix(matrix or [Path("firmware_matrix.yaml")])
+    pinned = read_matrix(matrix or [])
+    _check(simulator, playbooks, artifacts)
+    check_ca("--ca-file", ca_file)
+    check_file("--ssh-key", ssh_key)
+    check_file("--known-hosts", known_hosts)
     remote = Remote(ssh_user, ssh_key, known_hosts)
 
     async def run() -> None:
@@ -95,6 +103,16 @@ def serve(
 
     with asyncio.Runner(loop_factory=new_event_loop) as loop:
         loop.run(run())
+
+
+def _check(simulator: Path | None, playbooks: Path, artifacts: Path) -> None:
+    """What is missing is told now, not when the first node needs it."""
+    check_directory("--artifacts", artifacts)
+    if simulator is None:
+        check_directory("--playbooks", playbooks)
+    elif not simulator.exists() or not stat.S_ISSOCK(simulator.stat().st_mode):
+        remedy = "Start `provisioner sim serve --control FILE` first."
+        raise InputError("--simulator", str(simulator), "there is no such socket", remedy)
 
 
 def _runner(simulator: Path | None, playbooks: Path, data: Path, remote: Remote) -> PlaybookRunner:

@@ -80,7 +80,12 @@ async def _serve(
         raise InputError("--listen", listen, str(error), remedy) from None
     other = Control(site, control) if control else None
     if other:
-        await other.start()
+        try:
+            await other.start()
+        except OSError as error:
+            await server.close()
+            remedy = "Name a file in a directory that can be written, with a short path."
+            raise InputError("--control", str(control), str(error), remedy) from None
     _print(site, as_json=as_json)
     await stop.wait()
     if other:

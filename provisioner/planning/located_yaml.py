@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import NoReturn
 
 import yaml
+from pydantic import ValidationError
 
 from provisioner.model.input_error import InputError
 
@@ -46,6 +47,15 @@ class Located:
         """The one error for what stands at a path."""
         source, where = self.where(path)
         return InputError(source, where, problem, remedy)
+
+    def misfit(self, error: ValidationError, remedy: str) -> InputError:
+        """The first thing that does not fit a record; never the value, which may be a secret."""
+        first = error.errors(include_input=False, include_url=False)[0]
+        path: Path = tuple(p for p in first["loc"] if isinstance(p, str | int))
+        problem = first["msg"].removeprefix("Value error, ")
+        if first["type"] == "extra_forbidden":
+            problem = "there is no such field"
+        return self.error(path, problem, remedy)
 
 
 def dotted(path: Path) -> str:
@@ -96,6 +106,8 @@ class _Reader:
                     self._refuse(event, "a second document", "Keep one document in each file.")
                 seen = True
                 self.out.tree = self._value(events, next(events), (), 0)
+        if not seen:  # an empty file: an error about it names the file nevertheless
+            self.out.places[()] = (self.source, 1)
         return self.out
 
     def _value(

@@ -15,7 +15,7 @@ from rich.progress import Progress, TaskID
 from rich.table import Table
 
 from provisioner.cli.checked_options import checked_network, checked_url
-from provisioner.execution.intake import Taken, find, take_in
+from provisioner.execution.intake import Taken, complete, find, take_in
 from provisioner.model.outcome import Blocker
 from provisioner.opening import open_data, read_expected, read_secrets
 from provisioner.ports import BmcTransport
@@ -70,7 +70,7 @@ def intake(
                         lambda done, all_: bar.update(task, completed=done, total=all_),
                     )
                 if dry_run:
-                    return Taken(assembly.nodes, (), assembly.blockers), silent
+                    return Taken(complete(expected, assembly), (), assembly.blockers), silent
                 taken = await take_in(
                     opened.store, opened.vault, expected, secrets, assembly, found, clock.now()
                 )

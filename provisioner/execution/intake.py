@@ -59,6 +59,12 @@ async def find(
     return assemble(missing, [f.endpoint for f in found], now), found, silent
 
 
+def complete(expected: Expected, assembly: Assembly) -> tuple[Node, ...]:
+    """The nodes whose every card was found: only these are taken in."""
+    wanted = {n.name: n for n in expected.nodes}
+    return tuple(n for n in assembly.nodes if not incomplete(wanted[n.id], n))
+
+
 async def take_in(
     store: Store,
     credentials: Credentials,
@@ -70,11 +76,10 @@ async def take_in(
 ) -> Taken:
     """Store the complete nodes with their credentials; they start as `discovered`."""
     before = tuple(n.id for n in await store.nodes())
-    wanted = {n.name: n for n in expected.nodes}
     logins = {f.endpoint.url: f for f in found}
     new = []
-    for node in assembly.nodes:
-        if node.id in before or incomplete(wanted[node.id], node):
+    for node in complete(expected, assembly):
+        if node.id in before:
             continue
         for bmc in (b for b in node.bmcs if b.kind != "switch"):
             login = logins[bmc.url]

@@ -18,8 +18,10 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from provisioner.cli.matrix_files import read_matrix
 from provisioner.demo import Asked, Progress, Summary, as_json, run
 from provisioner.event_loop import new_event_loop
+from provisioner.model.input_error import InputError
 from provisioner.model.node import Node, NodeKind, State
 
 STYLE = {
@@ -32,6 +34,7 @@ STYLE = {
     State.QUARANTINED: "bold red",
 }
 ORDER = tuple(STYLE)
+LOG = "daemon.log"  # tells a directory of ours
 ROWS = 14  # nodes shown in words; the rest is in the counts
 
 
@@ -57,9 +60,9 @@ def demo(
     The simulated BMCs are real HTTPS Redfish endpoints on loopback, and the code that drives them
     is the code that drives real ones. Exit code 0: everything ended as it must.
     """
-    shutil.rmtree(directory, ignore_errors=True)
-    directory.mkdir(parents=True)
-    logging.basicConfig(filename=directory / "daemon.log", level=logging.INFO)
+    read_matrix([matrix])  # before anything is emptied
+    _empty(directory)
+    logging.basicConfig(filename=directory / LOG, level=logging.INFO)
     console = Console(stderr=as_json_)
     album: list[Progress] = []
     with Live(console=console, refresh_per_second=4, transient=as_json_) as live:
@@ -78,6 +81,20 @@ def demo(
         typer.echo(as_json(summary))
     if not summary.as_planned:
         raise typer.Exit(1)
+
+
+def _empty(directory: Path) -> None:
+    """Make it anew; what an earlier demonstration left in it goes, anything else stays."""
+    try:
+        if directory.is_dir() and any(directory.iterdir()):
+            if not (directory / LOG).is_file():
+                problem = "it holds other files than those of a demonstration"
+                raise InputError("--directory", str(directory), problem, "Name an empty one.")
+            shutil.rmtree(directory)
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        problem = f"it cannot be emptied ({error.strerror})"
+        raise InputError("--directory", str(directory), problem, "Name another one.") from None
 
 
 def _save(file: Path, album: list[Progress], summary: Summary) -> None:

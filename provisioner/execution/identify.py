@@ -11,6 +11,7 @@ from typing import Any
 
 from provisioner.execution.collector import Collector
 from provisioner.execution.hold import Hold
+from provisioner.execution.once import blocked
 from provisioner.execution.rotation import rotate
 from provisioner.execution.work import Site
 from provisioner.model.inventory import DeviceKind, Inventory
@@ -19,7 +20,7 @@ from provisioner.model.node import BmcRef, Node, NodeKind
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.lifecycle import PASSING
 from provisioner.planning.profiles import choose_profile
-from provisioner.ports import BmcAddress
+from provisioner.ports import BmcAddress, PortError
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,10 @@ class Identifier:
             if bmc.rotated:
                 bmcs.append(bmc)
                 continue
-            rotated = await self._take_over(node, bmc)
+            try:
+                rotated = await self._take_over(node, bmc)
+            except PortError as error:
+                rotated = blocked(error, f"{node.id}/{bmc.name}")
             if isinstance(rotated, Blocker):
                 return await self._survey(node, (rotated,))
             bmcs.append(rotated)

@@ -138,6 +138,8 @@ class Observer:
                 return view  # a release was cut short: nothing else is looked at before the fence
         last = await self._store.inventory(node.id)
         inventory, unseen = await self._collector.refresh(node, last)
+        if inventory is not None and last is not None and inventory.boot_id != last.boot_id:
+            inventory, unseen = await self._collector.collect(node)  # parts may be others now
         if inventory is None or unseen:
             return view.model_copy(update={"unseen": unseen})
         certificate = await self._store.certificate(node.certificate)

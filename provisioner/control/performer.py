@@ -19,7 +19,7 @@ from provisioner.execution.tenancy import Tenancy
 from provisioner.execution.validator import Validator
 from provisioner.model.node import Node, Placement, State
 from provisioner.model.operation import LedgerEntry
-from provisioner.model.outcome import Blocker
+from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.plan import Disruption, Step
 from provisioner.model.tenant import MAINTENANCE_VRF, ReleaseProof
 from provisioner.planning import certification
@@ -32,6 +32,7 @@ from provisioner.planning.lifecycle import (
     Fence,
     Identify,
     Release,
+    Rest,
     Turn,
     Validate,
     View,
@@ -91,6 +92,8 @@ class Performer:
                 return await self._certify(hold, node, view)
             case Release():
                 return await self._release(hold, node, turn.vrf)
+            case Rest() if node.state is State.RELEASED and view is not None:
+                return await self._watched(hold, node, turn.why, view)
         return ()
 
     async def resume(
@@ -113,6 +116,8 @@ class Performer:
         self, hold: Hold, node: Node, state: State, why: str, blockers: Problems, **more: Any
     ) -> Problems:
         assert may_enter(node, state, node.placement), (node.id, node.state, state, node.placement)
+        if state is State.CONVERGING and node.certificate:
+            await self._store.revoke(node.certificate, why, self._clock.now())
         changed = node.moved(state, self._clock.now(), blockers=tuple(blockers), note=why, **more)
         detail = {
             "from": node.state.value,
@@ -121,6 +126,22 @@ class Performer:
             "blockers": [b.model_dump(mode="json") for b in blockers],
         }
         await hold.record(node=changed, journal=[("state", detail)])
+        return ()
+
+    async def _watched(self, hold: Hold, node: Node, why: str, view: View) -> Problems:
+        """What was seen of a node that serves a tenant: told to people, never acted upon."""
+        found = view.certificate_blockers
+        # that it was revoked is our own doing: the cause comes before it
+        causes = tuple(b for b in found if b.reason is not Reason.CERTIFICATE_INVALID) or found
+        drifted = any(b.reason is Reason.DRIFT for b in causes)
+        if drifted and not await self._store.revoked(node.certificate):
+            await self._store.revoke(node.certificate, str(causes[0]), self._clock.now())
+        if causes != node.blockers:
+            told = [b.model_dump(mode="json") for b in causes]
+            note = f"attention: {causes[0]}" if causes else why
+            changed = node.model_copy(update={"blockers": causes, "note": note})
+            await hold.record(node=changed, journal=[("attention", {"blockers": told})])
+        await hold.record(inventory=view.inventory)  # the next look compares its boot with this
         return ()
 
     async def _identify(self, hold: Hold, node: Node) -> Problems:

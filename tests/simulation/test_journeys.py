@@ -70,7 +70,7 @@ def chosen_seeds() -> list[int]:
 
 
 def replay(seed: int) -> str:
-    return f"seed {seed}: SEED={seed} .venv/bin/pytest {Path(__file__).name} -k journey"
+    return f"replay: SEED={seed} .venv/bin/pytest tests/simulation/test_journeys.py -k ends_well"
 
 
 def break_something(world: World, rng: random.Random) -> list[tuple[str, str]]:

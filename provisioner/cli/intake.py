@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import sys
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -13,6 +14,7 @@ import typer
 from rich.console import Console
 from rich.progress import Progress, TaskID
 from rich.table import Table
+from rich.text import Text
 
 from provisioner.cli.checked_options import checked_network, checked_url
 from provisioner.execution.intake import Taken, complete, find, take_in
@@ -119,11 +121,13 @@ def _show(taken: Taken, blockers: tuple[Blocker, ...], *, as_json: bool, dry_run
         }
         typer.echo(json.dumps(document))
         return
-    console = Console()
+    # a stranger's words are shown as they are, never as markup; uncut when they go to a file
+    console = Console(width=None if sys.stdout.isatty() else 200, highlight=False, markup=False)
     verb = "would be taken in" if dry_run else "taken in"
     console.print(f"{len(taken.new)} nodes {verb}, {len(taken.known)} known before")
     if blockers:
         table = Table("what", "why", "what would unblock it")
         for blocker in blockers:
-            table.add_row(blocker.subject, f"{blocker.reason}: {blocker.detail}", blocker.unblock)
+            why = f"{blocker.reason}: {blocker.detail}"
+            table.add_row(*(Text(word) for word in (blocker.subject, why, blocker.unblock)))
         console.print(table)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Annotated, TypeVar
@@ -11,6 +12,7 @@ from typing import Annotated, TypeVar
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from provisioner.model.input_error import InputError
 from provisioner.model.node import Node
@@ -49,8 +51,10 @@ def list_nodes(data: DataOption = Path("var"), as_json: JsonOption = False) -> N
     table = Table("node", "kind", "state", "VRF", "tenant", "note")
     for node in nodes:
         note = str(node.blockers[0]) if node.blockers else node.note
-        table.add_row(node.id, node.kind, node.state, node.vrf or "–", node.tenant or "–", note)
-    Console().print(table)
+        table.add_row(
+            node.id, node.kind, node.state, node.vrf or "–", node.tenant or "–", Text(note)
+        )
+    _console().print(table)
 
 
 @app.command()
@@ -66,8 +70,8 @@ def show(name: str, data: DataOption = Path("var"), as_json: JsonOption = False)
         document = {"node": node.model_dump(mode="json"), "inventory": _dump(inventory)}
         typer.echo(json.dumps(document))
         return
-    console = Console()
-    console.print(f"[bold]{node.id}[/] {node.kind} · {node.state} · {node.location}")
+    console = _console()
+    console.print(f"{node.id} {node.kind} · {node.state} · {node.location}", style="bold")
     console.print(f"release {node.release or '–'} · profile {node.profile or '–'} · {node.note}")
     for blocker in node.blockers:
         console.print(f"  blocked: {blocker}\n  unblock: {blocker.unblock}")
@@ -75,7 +79,8 @@ def show(name: str, data: DataOption = Path("var"), as_json: JsonOption = False)
     if components:
         table = Table("component", "slot", "running", "staged", "source")
         for c in components:
-            table.add_row(c.kind, c.slot, c.version or "?", c.staged or "", c.source)
+            told = (c.kind, c.slot, c.version or "?", c.staged or "", c.source)
+            table.add_row(*(Text(word) for word in told))
         console.print(table)
 
 
@@ -104,6 +109,11 @@ def _change(
         return changed.state
 
     typer.echo(f"{name}: {_with_data(directory, apply)}")
+
+
+def _console() -> Console:
+    """What a device says is shown as it is, never as markup; uncut when it goes to a file."""
+    return Console(width=None if sys.stdout.isatty() else 200, highlight=False, markup=False)
 
 
 async def _node(opened: Data, name: str) -> Node:

@@ -1,0 +1,224 @@
+"""`provisioner node` on a small store: what it shows, and what a person may ask of a node."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from provisioner.cli import main
+from provisioner.model.inventory import Component, Inventory
+from provisioner.model.node import Node, NodeKind, Placement, State
+from provisioner.model.outcome import Blocker, Reason
+from provisioner.opening import open_data
+
+NOW = 1_700_000_000.0
+BLOCKER = Blocker(
+    reason=Reason.CHECK_FAILED,
+    subject="hgx.gpu/GPU_SXM_5",
+    detail="it says [/bold] [red]nonsense",
+    unblock="Replace the part.",
+)
+NODES = (
+    Node(
+        id="n0",
+        kind=NodeKind.HOST,
+        state=State.RELEASED,
+        placement=Placement.CUSTOMER,
+        vrf="RED",
+        tenant="red",
+        profile="hgx",
+    ),
+    Node(
+        id="n1",
+        kind=NodeKind.HOST,
+        state=State.QUARANTINED,
+        placement=Placement.MAINTENANCE,
+        vrf="MAINT",
+        profile="hgx",
+        attempts=2,
+        blockers=(BLOCKER,),
+    ),
+    Node(id="n2", kind=NodeKind.HOST, state=State.QUARANTINED, blockers=(BLOCKER,)),
+    Node(
+        id="n3",
+        kind=NodeKind.HOST,
+        state=State.CONVERGING,
+        placement=Placement.MAINTENANCE,
+        profile="hgx",
+        blockers=(BLOCKER.model_copy(update={"reason": Reason.OUR_BUG}),),
+    ),
+    Node(id="leaf", kind=NodeKind.SWITCH, state=State.RELEASED),
+)
+INVENTORY = Inventory(
+    node="n1",
+    vendor="unknown",
+    components=(Component(kind="host.bmc", slot="host", version="[b]1.0", source="/redfish/v1"),),
+)
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A data directory with a few nodes, as a stopped daemon left it."""
+    directory = tmp_path / "data"
+
+    async def fill() -> None:
+        async with open_data(directory, NOW) as opened:
+            for node in NODES:
+                await opened.store.add_node(node)
+            operation = await opened.store.open_operation("n1", "journey", NOW)
+            assert operation is not None
+            operation = await opened.store.take(operation.id)
+            await opened.store.record(operation, inventory=INVENTORY, now=NOW)
+
+    asyncio.run(fill())
+    return directory
+
+
+class Person:
+    """Types commands, and reads what comes."""
+
+    def __init__(
+        self, data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        self._data, self._monkeypatch, self._capsys = data, monkeypatch, capsys
+
+    def types(self, words: str) -> tuple[int, str]:
+        """Exit code, and what was said on either stream."""
+        argv = ["provisioner", "node", *words.split(), "--data", str(self._data)]
+        self._monkeypatch.setattr(sys, "argv", argv)
+        with pytest.raises(SystemExit) as ended:
+            main()
+        said = self._capsys.readouterr()
+        return int(ended.value.code or 0), said.out + said.err
+
+    def sees(self, name: str) -> Node:
+        """The node as it is stored now."""
+        code, text = self.types(f"show {name} --json")
+        assert code == 0
+        return Node.model_validate(json.loads(text)["node"])
+
+
+@pytest.fixture
+def person(
+    data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Person:
+    return Person(data, monkeypatch, capsys)
+
+
+def test_the_list_shows_state_place_and_blocker_of_every_node(person: Person) -> None:
+    code, text = person.types("list")
+
+    assert code == 0
+    for word in ("n0", "released", "RED", "n1", "quarantined", "check_failed", "GPU_SXM_5"):
+        assert word in text
+
+
+def test_the_list_for_machines_is_the_nodes_themselves(person: Person) -> None:
+    code, text = person.types("list --json")
+
+    assert code == 0
+    found = {n["id"]: n["state"] for n in json.loads(text)}
+    assert found == {n.id: n.state.value for n in NODES}
+
+
+def test_one_node_is_shown_with_its_remedy_and_with_what_a_device_said_as_it_said_it(
+    person: Person,
+) -> None:
+    code, text = person.types("show n1")
+
+    assert code == 0
+    assert "it says [/bold] [red]nonsense" in text
+    assert "unblock: Replace the part." in text
+    assert "[b]1.0" in text
+
+
+def test_a_node_for_machines_has_its_inventory(person: Person) -> None:
+    code, text = person.types("show n1 --json")
+
+    assert code == 0
+    assert json.loads(text)["inventory"]["components"][0]["version"] == "[b]1.0"
+
+
+def test_a_fenced_node_that_is_retried_converges_again(person: Person) -> None:
+    assert person.types("retry n1") == (0, "n1: converging\n")
+
+    node = person.sees("n1")
+    assert (node.state, node.blockers, node.attempts) == (State.CONVERGING, (), 0)
+
+
+def test_a_node_that_was_never_identified_is_retried_as_a_stranger(person: Person) -> None:
+    assert person.types("retry n2") == (0, "n2: discovered\n")
+
+
+def test_a_node_that_a_bug_of_ours_parked_goes_on_where_it_was(person: Person) -> None:
+    assert person.types("retry n3") == (0, "n3: converging\n")
+    assert person.sees("n3").blockers == ()
+
+
+def test_a_released_node_that_is_reclaimed_drains_and_is_nobodys(person: Person) -> None:
+    assert person.types("reclaim n0") == (0, "n0: draining\n")
+
+    node = person.sees("n0")
+    assert (node.tenant, node.placement) == ("", Placement.CUSTOMER)
+
+
+def test_every_request_is_in_the_journal(person: Person, data: Path) -> None:
+    person.types("retry n1")
+    person.types("reclaim n0")
+
+    async def rows() -> list[tuple[str, object]]:
+        async with open_data(data, NOW) as opened:
+            return [
+                (row["node"], row["detail"])
+                for row in await opened.store.journal_rows()
+                if row["kind"] == "request"
+            ]
+
+    assert asyncio.run(rows()) == [("n1", {"request": "retry"}), ("n0", {"request": "reclaim"})]
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("show n9", "there is no such node"),
+        ("retry n9", "there is no such node"),
+        ("retry n0", "it is released, not quarantined"),
+        ("reclaim n1", "it is quarantined, not released"),
+    ],
+)
+def test_what_cannot_be_asked_changes_nothing(person: Person, words: str, told: str) -> None:
+    before = person.types("list --json")
+
+    code, text = person.types(words)
+
+    assert (code, text.count("\n")) == (2, 1)
+    assert told in text
+    assert "provisioner node" in text
+    assert person.types("list --json") == before
+
+
+def test_a_damaged_database_is_told_and_left_as_it_is(person: Person, data: Path) -> None:
+    file = data / "provisioner.db"
+    for name in ("provisioner.db-wal", "provisioner.db-shm"):
+        (data / name).unlink(missing_ok=True)
+    file.write_bytes(b"not a database" * 1000)
+
+    code, text = person.types("list")
+
+    assert (code, text.count("\n")) == (2, 1)
+    assert "provisioner.db" in text
+    assert file.read_bytes() == b"not a database" * 1000
+
+
+def test_a_foreign_master_key_is_told_and_no_new_one_is_made(person: Person, data: Path) -> None:
+    (data / "master.key").unlink()
+
+    code, text = person.types("list")
+
+    assert code == 2
+    assert "master.key" in text
+    assert not (data / "master.key").exists()

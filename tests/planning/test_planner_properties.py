@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import exhaustive
 from exhaustive import Case, Law, Way
-from hypothesis import HealthCheck, event, given, settings
+from hypothesis import HealthCheck, event, example, given, settings
 from hypothesis import strategies as st
 
 from provisioner.components import ComponentKind
@@ -152,6 +152,7 @@ def replay(case: Case, found: Plan) -> None:
                 for p in exhaustive.pushes(case, running)
                 if (p.kind, str(p.to), p.resets_by)
                 == (step.component, step.to_version, step.activation)
+                and dict([p.brings] if p.brings else []) == {k: int(v) for k, v in step.carries}
                 and (not p.needs or running[p.needs[0]] >= p.needs[1])
             )
             assert push.kind not in waiting or waiting[push.kind] == at_first.get(push.kind)
@@ -173,7 +174,42 @@ def replay(case: Case, found: Plan) -> None:
     assert exhaustive.ended(case, running, waiting)
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+# Two ways to write the same version, and only one of them takes another component back on its way.
+BRINGS_BACK = Case(
+    start=dict.fromkeys(KINDS, 1),
+    staged={},
+    pins={"c.x": 3, "a.x": 2},
+    ways=(
+        Way("a.x", 2, 1, "none", one_way=True),
+        Way("a.x", 1, 2, "none", one_way=True),
+        Way("a.x", 1, 3, "none", one_way=True),
+        Way("c.x", 2, 3, "bmc_reset", via=1, needs=("a.x", 3), one_way=True),
+        Way("c.x", 1, 3, "bmc_reset", brings=("a.x", 1), needs=("a.x", 3), one_way=True),
+    ),
+    laws=(),
+    push_is_outage=frozenset(),
+)
+
+
+def test_a_way_that_brings_another_component_back_is_told_from_one_that_does_not() -> None:
+    found = planned(BRINGS_BACK)
+
+    assert [(s.component, s.to_version, s.carries) for s in found.steps] == [
+        ("a.x", "3", ()),
+        ("c.x", "3", (("a.x", "1"),)),
+        ("", "", ()),
+        ("a.x", "2", ()),
+    ]
+    assert [(e.kind, e.version) for e in found.steps[-1].expected] == [("a.x", "1")]
+    replay(BRINGS_BACK, found)
+
+
+# four times the profile's number: most cases are small, or have no plan
+@settings(
+    max_examples=4 * settings().max_examples,
+    suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
+)
+@example(BRINGS_BACK)
 @given(cases().filter(simple))
 def test_a_plan_is_legal_and_cheapest_and_a_refusal_is_true(case: Case) -> None:
     found = planned(case)

@@ -15,7 +15,7 @@ class Settings(Record):
     """Times are seconds of the daemon's clock unless the name says otherwise."""
 
     production: bool = Field(
-        default=True, description="Refuse pins without a published version, digests or evidence."
+        default=True, description="Refuse unknown pins, and moves without file, digest or evidence."
     )
     site: str = Field("site", description="Name of the site, the first part of every location.")
 

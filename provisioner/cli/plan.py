@@ -48,7 +48,10 @@ def plan(
     neighbour: Neighbours = None,
     *,
     lab: Annotated[
-        bool, typer.Option("--lab", help="Leave unknown pins alone; accept missing evidence.")
+        bool,
+        typer.Option(
+            "--lab", help="Leave unknown pins alone; accept missing evidence, files and digests."
+        ),
     ] = False,
     json_: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:

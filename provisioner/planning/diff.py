@@ -64,10 +64,9 @@ def _profile(
 ) -> ProfileDiff:
     before = matrix.releases[older].profiles[name]
     after = matrix.releases[newer].profiles[name]
-    comparable = _without_unknown(matrix, newer, name, before)
     move = plan(
         node_at(before, name),
-        comparable if production else _with_files(comparable),
+        _without_unknown(matrix, newer, name, before),
         newer,
         name,
         kinds=kinds,
@@ -120,22 +119,6 @@ def _without_unknown(matrix: Matrix, release: str, name: str, before: Profile) -
     }
     changed = matrix.releases[release].model_copy(update={"profiles": profiles})
     return matrix.model_copy(update={"releases": {**matrix.releases, release: changed}})
-
-
-def _with_files(matrix: Matrix) -> Matrix:
-    """The matrix as if every file were named: outside production the price is asked before the
-    files are there. Nothing is ever carried out from such a matrix."""
-    return matrix.model_copy(
-        update={
-            "edges": {
-                kind: tuple(
-                    edge.model_copy(update={"artifact": edge.artifact or "not named yet"})
-                    for edge in edges
-                )
-                for kind, edges in matrix.edges.items()
-            }
-        }
-    )
 
 
 def _neighbours(matrix: Matrix, release: str, after: Profile) -> tuple[Neighbour, ...]:

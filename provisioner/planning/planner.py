@@ -110,8 +110,8 @@ def plan(
 ) -> Plan:
     """The cheapest steps that bring one node to a profile of a release, or why there are none.
 
-    In production, unknown pins block, and so do edges without evidence and files without a digest;
-    otherwise unknown pins are left alone.
+    In production, unknown pins block, and so do edges without evidence and what has no file or no
+    digest of it; otherwise unknown pins are left alone, and a step may name no file yet.
     """
     cache = PlanCache(matrix, kinds, production)
     return cache.plan(PlanningNode(inventory, release, profile, history, neighbours))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,8 @@ from provisioner.model.matrix import Edge, Match, Matrix, Pin, Profile, Release,
 from provisioner.model.node import NodeKind
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.plan import History, Neighbour, Plan, StagedFact, StepKind
+from provisioner.planning.diff import node_at
+from provisioner.planning.matrix_text import parse
 from provisioner.planning.planner import PlanCache, PlanningNode, plan, plan_fleet
 from provisioner.planning.profiles import choose_profile
 
@@ -20,6 +23,7 @@ CONTENTS = {
     OLD: {"hgx.gpu": "96.00.61.00.01", "hgx.bmc": "HGX-22.10-1-rc31"},
     NEW: {"hgx.gpu": "96.00.68.00.01", "hgx.bmc": "HGX-22.10-1-rc36"},
 }
+SHIPPED = Path(__file__).parents[2] / "firmware_matrix.yaml"
 SWITCH = (Neighbour(node="leaf1", versions={"switch.os": ("5.11.0.0026",)}),)
 
 
@@ -240,6 +244,25 @@ def test_unknown_pins_block_in_production_and_are_left_alone_in_a_lab() -> None:
 
     assert reasons(plan(seen, wanted, "r", "p")) == [(Reason.UNKNOWN_PIN, "host.bios")]
     assert plan(seen, wanted, "r", "p", production=False).done
+
+
+def test_a_lab_sees_the_way_before_it_has_the_files_and_production_names_each_missing_one() -> None:
+    shipped = parse([(SHIPPED.name, SHIPPED.read_text())])
+    profile = shipped.releases["spectrum-x-1.2.0"].profiles["hgx-h100-bf3"]
+    at_1_2_0 = node_at(profile, "n")
+    unconfigured = Component(kind="nic.config", slot="0", version="none", source="mlxconfig")
+    seen = at_1_2_0.model_copy(update={"components": (*at_1_2_0.components, unconfigured)})
+    there = ("spectrum-x-1.3.0", "hgx-h100-bf3")
+    lab = plan(seen, shipped, *there, neighbours=SWITCH, production=False)
+    production = plan(seen, shipped, *there, neighbours=SWITCH)
+
+    pushed = {"bluefield.bundle", "supernic.nic", "nic.cx7"}
+    assert not lab.blockers
+    assert pushed < {s.component for s in lab.steps}
+    assert {(s.artifact, s.sha256) for s in lab.steps} == {("", "")}
+    assert not production.steps
+    missing = {b.subject for b in production.blockers if b.reason is Reason.MISSING_ARTIFACT}
+    assert missing == {f"{kind}/0" for kind in pushed}
 
 
 def test_a_pinned_component_that_nobody_sees_is_missing_even_in_a_lab() -> None:

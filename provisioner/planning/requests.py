@@ -20,7 +20,8 @@ def retry(node: Node, now: float) -> Node | str:
     # a node that was never identified is a stranger: it begins again, by way of repair
     repairing = node if node.state is State.REPAIRING else node.moved(State.REPAIRING, now)
     assert may_enter(repairing, State.DISCOVERED, node.placement)
-    return repairing.moved(State.DISCOVERED, now, **fresh)
+    # without a profile it counts as not identified: parts and profile are read anew
+    return repairing.moved(State.DISCOVERED, now, profile="", **fresh)
 
 
 def reclaim(node: Node, now: float) -> Node | str:

@@ -1,0 +1,174 @@
+"""What the ledger tells the planner: what is staged, and what failed how often, as sentences."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import permutations
+
+import pytest
+
+from provisioner.model.inventory import Activation
+from provisioner.model.operation import ActionStatus, LedgerEntry
+from provisioner.model.plan import Disruption, Step, StepKind
+from provisioner.planning.history import OPEN, history, open_entries, slots_of, step_of
+
+NOW, BEFORE = "n0#2", "n0#1"  # the operation under way, and one that is over
+CONFIRMED, FAILED = ActionStatus.CONFIRMED, ActionStatus.FAILED
+COLD, AC, BMC = Activation.COLD_BOOT, Activation.AC_CYCLE, Activation.BMC_RESET
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of the ledger in short."""
+
+    step: Step
+    status: ActionStatus = CONFIRMED
+    operation: str = NOW
+    slots: tuple[str, ...] = ("0",)
+
+
+def update(version: str = "2", waits: Activation = COLD, kind: str = "bluefield.nic") -> Step:
+    return Step(
+        kind=StepKind.UPDATE,
+        component=kind,
+        slots=("0", "1"),
+        from_version="1",
+        to_version=version,
+        activation=waits,
+        disruption=Disruption.NONE,
+        duration_s=1,
+        expected=(),
+        reason="test",
+    )
+
+
+def reset(by: Activation, *activates: tuple[str, str]) -> Step:
+    return Step(
+        kind=StepKind.ACTIVATE,
+        activation=by,
+        activates=activates,
+        disruption=Disruption.HOST,
+        duration_s=1,
+        expected=(),
+        reason="test",
+    )
+
+
+def entries(rows: list[Row]) -> list[LedgerEntry]:
+    return [
+        LedgerEntry(
+            operation=row.operation,
+            node="n0",
+            action=f"{row.step.title} {row.slots}",
+            attempt=1,
+            status=row.status,
+            intended_at=float(at),
+            before={"step": row.step.model_dump(mode="json"), "slots": list(row.slots)},
+        )
+        for at, row in enumerate(rows)
+    ]
+
+
+# sentence: (rows in the order of time, "slot version" that is staged)
+STAGED: dict[str, tuple[list[Row], list[str]]] = {
+    "nothing was done": ([], []),
+    "what was written and confirmed waits": ([Row(update())], ["0 2"]),
+    "each slot of a row waits": ([Row(update(), slots=("0", "1"))], ["0 2", "1 2"]),
+    "what was only intended does not": ([Row(update(), ActionStatus.INTENDED)], []),
+    "what failed does not": ([Row(update(), FAILED)], []),
+    "what provably did not happen does not": ([Row(update(), ActionStatus.ABSENT)], []),
+    "what cannot be told does not": ([Row(update(), ActionStatus.UNCLEAR)], []),
+    "what runs at once does not": ([Row(update(waits=Activation.NONE))], []),
+    "what its own playbook restarts does not": (
+        [Row(update(waits=Activation.SERVICE_RESTART))],
+        [],
+    ),
+    "the newer of two writes to one slot waits": ([Row(update("2")), Row(update("3"))], ["0 3"]),
+    "a write of an operation that is over waits still": (
+        [Row(update(), operation=BEFORE)],
+        ["0 2"],
+    ),
+    "the reset it waits for uses it up": ([Row(update()), Row(reset(COLD))], []),
+    "a stronger reset uses it up": ([Row(update()), Row(reset(AC))], []),
+    "a reset of another kind does not": ([Row(update()), Row(reset(BMC))], ["0 2"]),
+    "a weaker reset does not": ([Row(update(waits=AC)), Row(reset(COLD))], ["0 2"]),
+    "a reset that was done uses it up, though the version does not run": (
+        [Row(update()), Row(reset(COLD), FAILED)],
+        [],
+    ),
+    "a reset that was only intended does not": (
+        [Row(update()), Row(reset(COLD), ActionStatus.INTENDED)],
+        ["0 2"],
+    ),
+    "a reset before the write does not": ([Row(reset(COLD)), Row(update())], ["0 2"]),
+}
+
+
+@pytest.mark.parametrize("sentence", STAGED)
+def test_what_is_staged(sentence: str) -> None:
+    rows, staged = STAGED[sentence]
+
+    found = history(entries(rows), NOW)
+
+    assert [f"{fact.slot} {fact.version}" for fact in found.staged] == staged
+
+
+# sentence: (rows, failures as (slot, version, count))
+FAILURES: dict[str, tuple[list[Row], list[tuple[str, str, int]]]] = {
+    "nothing failed": ([Row(update())], []),
+    "a write that failed counts": ([Row(update(), FAILED)], [("0", "2", 1)]),
+    "each time counts": ([Row(update(), FAILED)] * 3, [("0", "2", 3)]),
+    "each version counts for itself": (
+        [Row(update("2"), FAILED), Row(update("3"), FAILED)],
+        [("0", "2", 1), ("0", "3", 1)],
+    ),
+    "each slot of the row counts": (
+        [Row(update(), FAILED, slots=("0", "1"))],
+        [("0", "2", 1), ("1", "2", 1)],
+    ),
+    "a failure of an operation that is over is forgiven": (
+        [Row(update(), FAILED, BEFORE)],
+        [],
+    ),
+    "what provably did not happen is no failure": ([Row(update(), ActionStatus.ABSENT)], []),
+    "a version that does not run after its reset counts": (
+        [Row(update()), Row(reset(COLD, ("bluefield.nic/0", "2")), FAILED, slots=())],
+        [("0", "2", 1)],
+    ),
+    "that of an operation that is over is forgiven too": (
+        [Row(update()), Row(reset(COLD, ("bluefield.nic/0", "2")), FAILED, BEFORE, ())],
+        [],
+    ),
+}
+
+
+@pytest.mark.parametrize("sentence", FAILURES)
+def test_what_failed(sentence: str) -> None:
+    rows, failures = FAILURES[sentence]
+
+    found = history(entries(rows), NOW)
+
+    assert list(found.failures) == [("bluefield.nic", *failure) for failure in failures]
+
+
+def test_rows_may_be_given_in_any_order() -> None:
+    rows = entries([Row(update("2")), Row(reset(COLD)), Row(update("3"))])
+
+    found = {history(order, NOW) for order in permutations(rows)}
+
+    assert [[f.version for f in one.staged] for one in found] == [["3"]]
+
+
+@pytest.mark.parametrize("status", list(ActionStatus))
+def test_a_row_is_open_until_its_end_is_known(status: ActionStatus) -> None:
+    rows = entries([Row(update(), status)])
+
+    assert open_entries(rows) == (tuple(rows) if status in OPEN else ())
+    assert {ActionStatus.INTENDED, ActionStatus.SENT} == OPEN
+
+
+def test_a_row_gives_back_its_step_and_its_slots() -> None:
+    (row,) = entries([Row(update(), slots=("0", "1"))])
+
+    assert step_of(row) == update()
+    assert slots_of(row) == ("0", "1")

@@ -27,11 +27,18 @@ class Artifacts:
 
     async def resolve(self, name: str, sha256: str) -> Path | Blocker:
         """The verified file, or why it may not be used. The digest is computed once per file."""
-        path = self.directory / name
-        if not name or Path(name).name != name or not path.is_file():
+        if not name:
             return Blocker(
                 reason=Reason.MISSING_ARTIFACT,
-                subject=name or "(no file)",
+                subject="(no file)",
+                detail="the matrix names no file to install it from",
+                unblock="Add `artifact` and `sha256` to the edge or pin (an overlay will do).",
+            )
+        path = self.directory / name
+        if Path(name).name != name or not path.is_file():
+            return Blocker(
+                reason=Reason.MISSING_ARTIFACT,
+                subject=name,
                 detail=f"no such file in {self.directory}",
                 unblock="Download it from the vendor and put it into the artifact directory.",
             )

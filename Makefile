@@ -32,8 +32,9 @@ format: setup ## let ruff format the code
 demo: setup ## the whole journey on a simulated site, about a minute; ARGS=--json for machines
 	@$(VENV)/bin/provisioner demo $(ARGS)
 
-soak: setup ## simulation over many seeds; ARGS as for pytest (SEEDS=1000 make soak)
-	SEEDS="$${SEEDS:-200}" $(VENV)/bin/pytest -n 2 tests/simulation $(ARGS)
+soak: setup ## simulation over many seeds, planner on new examples; ARGS as for pytest (SEEDS=1000 make soak)
+	SEEDS="$${SEEDS:-200}" $(VENV)/bin/pytest -n 2 --hypothesis-profile=soak \
+		tests/simulation tests/planning/test_planner_properties.py $(ARGS)
 
 bench: setup ## the benchmarks, one after the other
 	@set -e; for bench in tests/bench/bench_*.py; do echo "== $$bench"; $(VENV)/bin/python "$$bench" $(ARGS); done

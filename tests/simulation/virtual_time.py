@@ -1,13 +1,13 @@
 """An event loop whose clock jumps to the next timer when nothing is ready: hours pass in seconds.
 
-Everything on it must be single-threaded: work that another thread does takes no virtual time, and
-the clock would run away from it.
+Everything on it is single-threaded: work that another thread does takes no virtual time, and the
+clock would run away from it. What is meant for a thread is done at once, in the loop's own.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 Result = TypeVar("Result")
@@ -23,6 +23,16 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def time(self) -> float:
         return self._virtual_s
+
+    def run_in_executor(  # type: ignore[override]
+        self, executor: object, func: Callable[..., Any], *args: Any
+    ) -> asyncio.Future[Any]:
+        future = self.create_future()
+        try:
+            future.set_result(func(*args))
+        except Exception as error:
+            future.set_exception(error)
+        return future
 
     def _run_once(self) -> None:
         if not self._ready and self._scheduled:  # type: ignore[attr-defined]

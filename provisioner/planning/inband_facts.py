@@ -88,10 +88,14 @@ def _gap(evidence: Evidence, detail: str, reason: Reason = Reason.MALFORMED) -> 
 
 def _gpu_driver(evidence: Evidence, gaps: list[Gap]) -> Iterable[Component]:
     """One `host.driver`, if all GPUs name the same."""
-    rows = [[c.strip() for c in row] for row in csv.reader(evidence.text.splitlines()) if row]
+    try:
+        rows = [[c.strip() for c in row] for row in csv.reader(evidence.text.splitlines()) if row]
+    except csv.Error as error:  # a field without end
+        gaps.append(_gap(evidence, f"not the table of nvidia-smi: {error}"))
+        return ()
     drivers = {row[6] for row in rows if len(row) == 7 and re.fullmatch(r"[\d.]+", row[6])}
     if evidence.exit_code != 0 or len(drivers) != 1:
-        gaps.append(_gap(evidence, f"driver versions seen: {sorted(drivers)}"))
+        gaps.append(_gap(evidence, f"driver versions seen: {sorted(drivers)!s:.200}"))
         return ()
     return (_component("host.driver", "host", drivers.pop(), evidence),)
 
@@ -105,7 +109,7 @@ def _component(
 
 
 def _packages(evidence: Evidence, gaps: list[Gap]) -> Iterable[Component]:
-    found: dict[str, str] = {}
+    found: dict[str, set[str]] = {}
     for line in evidence.text.splitlines():
         parts = line.split()
         if len(parts) < 3 or not parts[2].startswith("ii"):
@@ -113,11 +117,17 @@ def _packages(evidence: Evidence, gaps: list[Gap]) -> Iterable[Component]:
         for pattern, kind in _PACKAGES:
             if pattern.match(parts[0]):
                 version = _BUILD.sub("", parts[1]) if kind == "host.fabric_manager" else parts[1]
-                found[kind] = version
+                found.setdefault(kind, set()).add(version)
     for _, kind in _PACKAGES:
         if kind not in found:
             gaps.append(_gap(evidence, f"{kind} is not installed", Reason.VERSION_MISSING))
-    return [_component(kind, "host", version, evidence) for kind, version in sorted(found.items())]
+        elif len(found[kind]) > 1:  # which of them runs, nobody can tell from here
+            seen = f"{kind} is installed as {sorted(found[kind])!s:.200}"
+            gaps.append(_gap(evidence, seen, Reason.DUPLICATE))
+    return [
+        _component(kind, "host", min(versions) if len(versions) == 1 else None, evidence)
+        for kind, versions in sorted(found.items())
+    ]
 
 
 def _nics(
@@ -131,12 +141,17 @@ def _nics(
     except (ElementTree.ParseError, ValueError) as error:
         gaps.append(_gap(evidence, f"not the XML of mlxfwmanager: {error}"))
         return [], []
-    devices, components = [], []
+    devices: list[Device] = []
+    components: list[Component] = []
     for element in root.iter("Device"):
         pci = (element.get("pciName") or "").lower()
         mac = _mac(element)
         card = _card(cards, mac, pci)
         slot = card.name if card else pci
+        if not slot or any(d.slot == slot for d in devices):
+            reason = Reason.DUPLICATE if slot else Reason.MALFORMED
+            gaps.append(_gap(evidence, f"a second or nameless device {slot!r:.60}", reason))
+            continue
         burned, running = _firmware(element)
         if burned is None:
             gaps.append(_gap(evidence, f"{slot}: no firmware version", Reason.VERSION_MISSING))
@@ -215,24 +230,29 @@ def _nic_config(
     except (ValueError, AttributeError, RecursionError) as error:
         gaps.append(_gap(evidence, f"not the JSON of mlxconfig: {error}"))
         return []
-    components = []
+    components: list[Component] = []
     supernics = {c.pci.removeprefix("0000:"): c for c in cards if c.kind == "supernic" and c.pci}
     for device in devices:
         pci = str(device.get("device", "")).lower().removeprefix("0000:")
         table = device.get("tlv_configuration")
         if pci not in supernics or not isinstance(table, dict):
             continue
+        card = supernics.pop(pci)  # of two entries for one card the first counts
         current, following = _profile(table, profiles, "current"), _profile(table, profiles, "next")
         components.append(
             _component(
                 "nic.config",
-                supernics[pci].name,
+                card.name,
                 current,
                 evidence,
                 staged=following if following != current else None,
                 pending=Activation.COLD_BOOT if following != current else None,
             )
         )
+    gaps.extend(
+        _gap(evidence, f"{card.name}: no configuration", Reason.VERSION_MISSING)
+        for card in supernics.values()
+    )
     return components
 
 

@@ -5,12 +5,11 @@ Through `main`, so that the exit code and the standard error are what a person g
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
+from program import run
 
-from provisioner.cli import main
 from provisioner.cli.inspect import PASSWORD
 
 SHIPPED = Path(__file__).parents[2] / "firmware_matrix.yaml"
@@ -134,34 +133,23 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name, content in FILES.items():
         data = content.encode() if isinstance(content, str) else content
         (tmp_path / name).write_bytes(data)
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("NIL", "")
     for name in ("GONE", PASSWORD):
         monkeypatch.delenv(name, raising=False)
     return tmp_path
 
 
-def told(words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str:
+def told(words: str, folder: Path) -> str:
     """What stands on the standard error when the program ends with exit code 2."""
-    monkeypatch.setattr(sys, "argv", ["provisioner", *words.split()])
+    done = run(words.split(), folder)
 
-    with pytest.raises(SystemExit) as ended:
-        main()
-
-    output = capsys.readouterr()
-    assert ended.value.code == 2, output
-    assert output.out == ""
-    return output.err
+    assert (done.returncode, done.stdout) == (2, ""), done
+    return done.stderr
 
 
 @pytest.mark.parametrize("words", CASES)
-def test_one_error_says_where_and_what_to_do_and_nothing_is_made(
-    words: str,
-    folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    error = told(words, monkeypatch, capsys)
+def test_one_error_says_where_and_what_to_do_and_nothing_is_made(words: str, folder: Path) -> None:
+    error = told(words, folder)
 
     assert [w for w in CASES[words] if w not in error] == []
     assert "Traceback" not in error
@@ -172,24 +160,24 @@ def test_one_error_says_where_and_what_to_do_and_nothing_is_made(
 
 
 def test_an_address_that_is_not_ours_is_told_before_a_node_is_driven(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    folder: Path,
 ) -> None:
     words = SERVE + "--matrix matrix.yaml --artifact-host 203.0.113.9"
 
-    error = told(words, monkeypatch, capsys)
+    error = told(words, folder)
 
     assert error.count("error: ") == 1
     assert "--artifact-host, 203.0.113.9:8070" in error
 
 
 def test_the_demonstration_empties_only_what_is_its_own(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    folder: Path,
 ) -> None:
     home = folder / "home"
     home.mkdir()
     (home / "precious").write_text("mine")
 
-    error = told(f"demo --matrix {SHIPPED} --directory home", monkeypatch, capsys)
+    error = told(f"demo --matrix {SHIPPED} --directory home", folder)
 
     assert "--directory, home" in error
     assert (home / "precious").read_text() == "mine"

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
+import program
 from typer.testing import CliRunner
 
 from provisioner.cli import app
@@ -18,11 +17,6 @@ SHIPPED = str(ROOT / "firmware_matrix.yaml")
 def run(*words: str) -> tuple[int, str]:
     result = CliRunner().invoke(app, ["matrix", *words])
     return result.exit_code, result.stdout
-
-
-def program(*words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", "from provisioner.cli import main; main()", "matrix", *words]
-    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
 
 
 def test_check_of_the_shipped_file_is_good_for_a_laboratory():
@@ -71,7 +65,7 @@ def test_bad_input_is_one_line_and_exit_code_two(tmp_path: Path):
         ["graph", "--svg", str(tmp_path / "absent" / "x.svg")],
     ]
     for words in cases:
-        done = program(*words)
+        done = program.run(["matrix", *words], ROOT)
         assert done.returncode == 2, words
         assert len(done.stderr.strip().splitlines()) == 1, done.stderr
         assert done.stderr.startswith("error: ")

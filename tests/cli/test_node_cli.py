@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from pathlib import Path
 
 import pytest
+from program import run
 
-from provisioner.cli import main
 from provisioner.model.inventory import Component, Inventory
 from provisioner.model.node import Node, NodeKind, Placement, State
 from provisioner.model.outcome import Blocker, Reason
@@ -81,19 +80,13 @@ def data(tmp_path: Path) -> Path:
 class Person:
     """Types commands, and reads what comes."""
 
-    def __init__(
-        self, data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        self._data, self._monkeypatch, self._capsys = data, monkeypatch, capsys
+    def __init__(self, data: Path) -> None:
+        self._data = data
 
     def types(self, words: str) -> tuple[int, str]:
         """Exit code, and what was said on either stream."""
-        argv = ["provisioner", "node", *words.split(), "--data", str(self._data)]
-        self._monkeypatch.setattr(sys, "argv", argv)
-        with pytest.raises(SystemExit) as ended:
-            main()
-        said = self._capsys.readouterr()
-        return int(ended.value.code or 0), said.out + said.err
+        done = run(["node", *words.split(), "--data", "data"], self._data.parent)
+        return done.returncode, done.stdout + done.stderr
 
     def sees(self, name: str) -> Node:
         """The node as it is stored now."""
@@ -103,10 +96,8 @@ class Person:
 
 
 @pytest.fixture
-def person(
-    data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Person:
-    return Person(data, monkeypatch, capsys)
+def person(data: Path) -> Person:
+    return Person(data)
 
 
 def test_the_list_shows_state_place_and_blocker_of_every_node(person: Person) -> None:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from program import Done, run
 
 MATRIX = """\
 schema: 1
@@ -29,17 +28,10 @@ edges:
 """ % ("0" * 64)
 
 
-def provisioner(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def provisioner(tmp_path: Path, *arguments: str) -> Done:
     (tmp_path / "matrix.yaml").write_text(MATRIX)
     given = ["plan", "--matrix", "matrix.yaml", *arguments]
-    return subprocess.run(
-        [sys.executable, "-m", "provisioner", *given],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    return run(given, tmp_path)
 
 
 def inspected(tmp_path: Path, version: str | None) -> str:

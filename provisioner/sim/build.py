@@ -119,9 +119,7 @@ def _fit_parts(machine: Machine, rng: random.Random) -> None:
         dimm = "SIMULATED-DIMM"
         fit(Device("memory", slot, dimm, _serial(rng, "", 8), dimm))
     for n in range(4):
-        disk = Device(
-            "storage", f"NVMe_{n}", "Simulated NVMe", _serial(rng, "S64H", 14)
-        )
+        disk = Device("storage", f"NVMe_{n}", "Simulated NVMe", _serial(rng, "S64H", 14))
         disk.part, disk.pci = "SIMULATED-NVME", f"0000:{0xC0 + n:02x}:00.0"
         disk.link_gen = disk.link_gen_max = disk.link_width = disk.link_width_max = 4
         fit(disk)

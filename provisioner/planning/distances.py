@@ -34,13 +34,13 @@ class Distances:
 
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
-        carried = self._carried()
+        met, carried = self._met()
         self._free = [i in carried or t.goal is None for i, t in enumerate(problem.tracks)]
         self._table: list[dict[str, Left]] = []
         self._known: dict[tuple[int, str, Staged | None], Left | None] = {}
         heavy = any(t.staged and t.staged.activation is Activation.AC_CYCLE for t in problem.tracks)
         for index in range(len(problem.tracks)):
-            table, uses_ac = self._of_track(index)
+            table, uses_ac = self._of_track(index, met[index])
             self._table.append(table)
             heavy = heavy or uses_ac
         self._apart = not heavy  # only an AC cycle covers both a BMC's reset and the host's
@@ -86,23 +86,39 @@ class Distances:
             return through
         return _least(through, table.get(version))  # what was found staged may be replaced
 
-    def _carried(self) -> set[int]:
-        """Tracks that others may bring to a version: they need nothing of their own for sure."""
+    def _met(self) -> tuple[list[list[str]], set[int]]:
+        """Versions that each track may come to, and the tracks that others may bring to one.
+
+        What is carried goes on from there by edges of its own, and may carry others in turn. A
+        track that is carried needs nothing of its own for sure.
+        """
         problem = self._problem
-        out: set[int] = set()
+        met: list[list[str]] = [[] for _ in problem.tracks]
+        carried: set[int] = set()
+        ahead = [(i, t.running) for i, t in enumerate(problem.tracks)]
         for index, track in enumerate(problem.tracks):
-            versions, seen = [track.running], {track.running}
             if track.staged:
-                versions.append(track.staged.version)
-                for kind, _ in track.staged.carries:
-                    out.update(problem.targets(index, kind))
-            while versions:
-                for hop in problem.hops(index, versions.pop()):
-                    for kind, _ in hop.carries:
-                        out.update(problem.targets(index, kind))
-                    if hop.to not in seen:
-                        seen.add(hop.to)
-                        versions.append(hop.to)
+                ahead.append((index, track.staged.version))
+                for kind, version in track.staged.carries:
+                    targets = problem.targets(index, kind)
+                    carried.update(targets)
+                    ahead += [(target, version) for target in targets]
+        while ahead:
+            index, here = ahead.pop()
+            if here in met[index]:
+                continue
+            met[index].append(here)
+            for hop in problem.hops(index, here):
+                ahead.append((index, hop.to))
+                for kind, version in hop.carries:
+                    targets = problem.targets(index, kind)
+                    carried.update(targets)
+                    ahead += [(target, version) for target in targets]
+        return met, carried | self._made_of_staged()
+
+    def _made_of_staged(self) -> set[int]:
+        """Derived tracks that change when a part that waits begins to run."""
+        problem, out = self._problem, set[int]()
         staged = {t.kind for t in problem.tracks if t.staged}
         for index, track in enumerate(problem.tracks):
             parts = (
@@ -112,12 +128,9 @@ class Distances:
                 out.add(index)
         return out
 
-    def _of_track(self, index: int) -> tuple[dict[str, Left], bool]:
+    def _of_track(self, index: int, versions: list[str]) -> tuple[dict[str, Left], bool]:
         problem = self._problem
-        track = problem.tracks[index]
-        versions, edges, uses_ac = [track.running], [], False
-        if track.staged:
-            versions.append(track.staged.version)
+        edges, uses_ac = [], False
         for version in versions:
             for hop in problem.hops(index, version):
                 cost = _plus(
@@ -126,8 +139,6 @@ class Distances:
                 )
                 uses_ac = uses_ac or hop.activation is Activation.AC_CYCLE
                 edges.append((version, hop.to, cost))
-                if hop.to not in versions:
-                    versions.append(hop.to)
         table = {v: _NOTHING for v in versions if problem.at_goal(index, v)}
         for _ in versions:  # a shortest path has no more hops than there are versions
             before = dict(table)

@@ -191,6 +191,27 @@ BRINGS_BACK = Case(
 )
 
 
+# Neither has a way of its own; each reaches its pin from where the other brings it.
+IN_TURN = Case(
+    start={"a.x": 2, "b.x": 1, "c.x": 1},
+    staged={},
+    pins={"a.x": 3, "c.x": 3},
+    ways=(
+        Way("a.x", 1, 3, "none", brings=("c.x", 3)),
+        Way("c.x", 1, 2, "none", brings=("a.x", 1)),
+    ),
+    laws=(),
+    push_is_outage=frozenset(),
+)
+
+
+def test_what_is_brought_to_a_version_goes_on_from_there_and_brings_others() -> None:
+    found = planned(IN_TURN)
+
+    assert not found.blockers
+    assert [(s.component, s.to_version) for s in found.steps] == [("c.x", "2"), ("a.x", "3")]
+
+
 def test_a_way_that_brings_another_component_back_is_told_from_one_that_does_not() -> None:
     found = planned(BRINGS_BACK)
 
@@ -210,6 +231,7 @@ def test_a_way_that_brings_another_component_back_is_told_from_one_that_does_not
     suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
 )
 @example(BRINGS_BACK)
+@example(IN_TURN)
 @given(cases().filter(simple))
 def test_a_plan_is_legal_and_cheapest_and_a_refusal_is_true(case: Case) -> None:
     found = planned(case)

@@ -1,6 +1,6 @@
 """The expected-hardware list: what a person says was racked, where, and how to log in first.
 
-Nothing that is not on this list is touched beyond an unauthenticated probe.
+A BMC whose vendor has no factory credential here is never logged in to.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from provisioner import quirks
 from provisioner.cli.checked_options import PASSWORD, check_ca, checked_pin, checked_url
 from provisioner.model.input_error import InputError
 from provisioner.model.inventory import DeviceKind, Inventory
-from provisioner.ports import BmcAddress, PortError, Secret
+from provisioner.ports import BmcAddress, CertificateChanged, PortError, Secret
 from provisioner.redfish.client import Redfish
 from provisioner.redfish.parsing import Json, text
 from provisioner.redfish.transport import RedfishTransport
@@ -46,7 +46,8 @@ def inspect(
     try:
         root, inventory = asyncio.run(_collect(address, ca))
     except PortError as error:
-        typer.echo(f"error: {error.reason}: {error}", err=True)
+        hint = " Give --ca, --pin or --insecure." if isinstance(error, CertificateChanged) else ""
+        typer.echo(f"error: {error.reason}: {error}{hint}", err=True)
         raise typer.Exit(1) from None
     if as_json:
         typer.echo(json.dumps(_as_json(address.url, root, inventory), indent=2))

@@ -66,11 +66,8 @@ def serve(
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     chosen = read_settings(settings, production=False if lab else None)
     pinned = read_matrix(matrix or [])
-    _check(simulator, playbooks, artifacts)
-    check_ca("--ca-file", ca_file)
-    check_file("--ssh-key", ssh_key)
-    check_file("--known-hosts", known_hosts)
-    remote = Remote(ssh_user, ssh_key, known_hosts)
+    _check(simulator, playbooks, artifacts, ca_file)
+    remote = _checked_remote(ssh_user, ssh_key, known_hosts)
 
     async def run() -> None:
         clock = WallClock()
@@ -105,14 +102,21 @@ def serve(
         loop.run(run())
 
 
-def _check(simulator: Path | None, playbooks: Path, artifacts: Path) -> None:
+def _check(simulator: Path | None, playbooks: Path, artifacts: Path, ca_file: Path | None) -> None:
     """What is missing is told now, not when the first node needs it."""
+    check_ca("--ca-file", ca_file)
     check_directory("--artifacts", artifacts)
     if simulator is None:
         check_directory("--playbooks", playbooks)
     elif not simulator.exists() or not stat.S_ISSOCK(simulator.stat().st_mode):
         remedy = "Start `provisioner sim serve --control FILE` first."
         raise InputError("--simulator", str(simulator), "there is no such socket", remedy)
+
+
+def _checked_remote(user: str, key: Path | None, known_hosts: Path | None) -> Remote:
+    check_file("--ssh-key", key)
+    check_file("--known-hosts", known_hosts)
+    return Remote(user, key, known_hosts)
 
 
 def _runner(simulator: Path | None, playbooks: Path, data: Path, remote: Remote) -> PlaybookRunner:

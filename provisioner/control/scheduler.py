@@ -79,7 +79,10 @@ class Scheduler:
                 continue
             ready = remedy(node, self._settings, now)
             if ready is not None:
-                node = await self._store.save_node(ready)
+                try:
+                    node = await self._store.save_node(ready)
+                except StaleWrite:
+                    continue  # a person asked for something meanwhile; the next tick sees it
                 await self._store.journal("remedy", node.id, {"attempt": node.attempts}, now)
             if wants_turn(node, self._settings, self._looked.get(node.id, 0.0), now):
                 self._looked[node.id] = now

@@ -54,9 +54,7 @@ def serve(
     simulator: Annotated[
         Path | None, typer.Option(help="Control socket of `provisioner sim serve`.")
     ] = None,
-    lab: Annotated[
-        bool, typer.Option(help="Not production: unknown pins are left alone, not refused.")
-    ] = False,
+    lab: Annotated[bool, typer.Option(help="Unknown pins are left alone, not refused.")] = False,
 ) -> None:
     """Run the daemon until it is stopped (Ctrl-C or SIGTERM).
 

@@ -21,10 +21,11 @@ from provisioner.model.operation import LedgerEntry
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.plan import Step
 from provisioner.planning.versions import equal
-from provisioner.ports import PortError
+from provisioner.ports import PortError, Unreachable
 from provisioner.redfish.client import Redfish
 
 Send = Callable[[], Awaitable[Blocker | None]]
+_INSIST_MAX = 6  # tries `poll_s` apart: two minutes, longer than a BMC is busy with a power request
 
 
 async def work(site: Site, node: Node, step: Step) -> Work | Blocker:
@@ -52,32 +53,56 @@ async def work(site: Site, node: Node, step: Step) -> Work | Blocker:
 
 async def _cold_boot(site: Site, node: Node, host: Redfish) -> Blocker | None:
     """Power off, seen; power on, seen. Safe to repeat from any point."""
-    if await host.power() is not Power.OFF:
-        if (refused := await host.reset_system("ForceOff")) is not None:
-            return refused
-        if (stuck := await _power(site, node, host, Power.OFF)) is not None:
-            return stuck
-    if (refused := await host.reset_system("On")) is not None:
-        return refused
-    return await _power(site, node, host, Power.ON)
+    if (stuck := await _off(site, node, host)) is not None:
+        return stuck
+    return await _on(site, node, host)
 
 
 async def _ac_cycle(site: Site, node: Node, host: Redfish) -> Blocker | None:
     """Standby power away and back, by the vendor's own action; the host is off before."""
-    if await host.power() is not Power.OFF:
-        if (refused := await host.reset_system("ForceOff")) is not None:
-            return refused
-        if (stuck := await _power(site, node, host, Power.OFF)) is not None:
-            return stuck
-    if (refused := await host.ac_cycle()) is not None:
+    if (stuck := await _off(site, node, host)) is not None:
+        return stuck
+    if (refused := await _insist(site, host.ac_cycle)) is not None:
+        await _on(site, node, host)  # nobody can ask a host that was left off what it runs
         return refused
     limit_s = site.settings.bmc_return_limit_s
     if (gone := await settled(site, node, limit_s, names=("host",))) is not None:
         return gone
-    seen = await host.power()
-    if seen is not Power.ON and (refused := await host.reset_system("On")) is not None:
+    return await _on(site, node, host)
+
+
+async def _off(site: Site, node: Node, host: Redfish) -> Blocker | None:
+    if await host.power() is Power.OFF:
+        return None
+    if (refused := await host.reset_system("ForceOff")) is not None:
         return refused
-    return await _power(site, node, host, Power.ON)
+    return await _power(site, node, host, Power.OFF)
+
+
+async def _on(site: Site, node: Node, host: Redfish) -> Blocker | None:
+    async def ask() -> Blocker | None:
+        on = await host.power() is Power.ON
+        return None if on else await host.reset_system("On")
+
+    refused = await _insist(site, ask)
+    return refused if refused is not None else await _power(site, node, host, Power.ON)
+
+
+async def _insist(site: Site, ask: Send) -> Blocker | None:
+    """An act in the midst of a reset. What did not begin is asked for again: the host is off.
+
+    Silence is never told as "not executed" here: what came before it was.
+    """
+    for left in reversed(range(_INSIST_MAX)):
+        try:
+            refused = await ask()
+            if refused is None or refused.reason is not Reason.BUSY or not left:
+                return refused
+        except Unreachable as error:
+            if error.maybe_executed or not left:
+                raise Unreachable(str(error), maybe_executed=True) from error
+        await site.clock.sleep(site.settings.poll_s)
+    raise AssertionError("the last try returns or raises")
 
 
 async def _warm_reboot(site: Site, node: Node, host: Redfish) -> Blocker | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from provisioner import quirks
 from provisioner.model.node import BmcRef, Node
 from provisioner.model.outcome import Blocker, Reason
@@ -12,6 +14,7 @@ from provisioner.ports import (
     Credentials,
     SwitchAddress,
     SwitchTransport,
+    Unreachable,
 )
 from provisioner.redfish.client import Redfish
 
@@ -58,11 +61,22 @@ class Reach:
     async def quirk(self, address: BmcAddress) -> quirks.Quirk:
         """What is special about this BMC's vendor, from its service root."""
         if address.url not in self._quirks:
-            bare = BmcAddress(url=address.url, pin=address.pin, insecure=address.insecure)
-            reply = await self.transport.request(bare, Call("GET", "/redfish/v1"))
-            root = reply.json() if reply.status == 200 else {}
-            self._quirks[address.url] = quirks.identify(root if isinstance(root, dict) else {})
+            root = await self._root(address)
+            self._quirks[address.url] = quirks.identify(root)
         return self._quirks[address.url]
+
+    async def _root(self, address: BmcAddress) -> dict[str, Any]:
+        """The service root; a BMC that is starting has not said who it is, and is asked again."""
+        bare = BmcAddress(url=address.url, pin=address.pin, insecure=address.insecure)
+        call = Call("GET", "/redfish/v1")
+        reply = await self.transport.request(bare, call)
+        if reply.status in (401, 403):  # against DSP0266, but some want a login here (facts S6)
+            reply = await self.transport.request(address, call)
+        if reply.status >= 400:
+            detail = f"the service root: HTTP status {reply.status}"
+            raise Unreachable(detail, maybe_executed=False)
+        root = reply.json()
+        return root if isinstance(root, dict) else {}
 
     async def switch(self, node: Node) -> SwitchAddress | Blocker:
         """Management address and credential of a switch."""

@@ -34,7 +34,6 @@ PASSING = (
     "flapping_service",
     "no_task_location",
     "post_lost_after",
-    "resets_itself",
     "slow_inventory",
     "task_late",
     "task_new",
@@ -49,6 +48,7 @@ LASTING = (
     "package_install_fails",
     "pcie_gen4",
     "rail_down",
+    "resets_itself",  # in the middle of the GPU tray: nothing shows what was written
     "task_stuck",
     "xid_79",
 )
@@ -91,7 +91,7 @@ async def lived(directory: Path, seed: int) -> Ended:
     nodes = 1 + (seed % 3 == 0)
     world = World(directory, nodes=nodes, seed=seed, lost=rng.uniform(0.01, 0.03))
     await world.take_in()
-    break_something(world, rng)
+    spoiled = {host for host, fault in break_something(world, rng) if fault in LASTING}
     await world.start()
     for _ in range(rng.randint(1, 4)):
         await world.clock.sleep(rng.uniform(1.0, 1.2 * HOUR_S))
@@ -101,7 +101,13 @@ async def lived(directory: Path, seed: int) -> Ended:
     ended = await world.settle(60 * HOUR_S)
     await world.clock.sleep(60.0)
     await world.crash()
-    return Ended(tuple(ended), tuple(await misdeeds(world)), tuple(await history(world)))
+    wrong = await misdeeds(world)
+    wrong += [
+        f"{n.id} ended {n.state} for nothing: {n.note}"
+        for n in ended
+        if n.state is not State.RELEASED and n.id not in spoiled
+    ]
+    return Ended(tuple(ended), tuple(wrong), tuple(await history(world)))
 
 
 async def misdeeds(world: World) -> list[str]:

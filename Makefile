@@ -29,7 +29,7 @@ lint: setup ## ruff, mypy --strict, import-linter
 format: setup ## let ruff format the code
 	$(VENV)/bin/ruff format .
 
-demo: setup ## the whole journey on a simulated site, about a minute; ARGS=--json for machines
+demo: setup ## the whole journey on a simulated site, a minute or two; ARGS=--json for machines
 	@$(VENV)/bin/provisioner demo $(ARGS)
 
 soak: setup ## simulation over many seeds, planner on new examples; ARGS as for pytest (SEEDS=1000 make soak)

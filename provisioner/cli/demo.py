@@ -1,4 +1,4 @@
-"""`provisioner demo`: the whole journey on a simulated site, in about a minute."""
+"""`provisioner demo`: the whole journey on a simulated site, in a minute or two."""
 
 from __future__ import annotations
 

@@ -9,16 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
-import subprocess
-import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import bcrypt
 import pytest
+from emulated import PASSWORD
 
 from provisioner.daemon import Daemon, Parts
 from provisioner.execution.artifacts import Artifacts
@@ -35,40 +32,11 @@ from provisioner.redfish.client import Redfish
 from provisioner.redfish.discovery import Probe, probe
 from provisioner.redfish.transport import RedfishTransport
 from provisioner.settings import Settings
-from provisioner.sim.serve_tls import certificate
 from provisioner.wall_clock import WallClock
 
-EMULATOR = Path(sys.executable).with_name("sushy-emulator")
 MATRIX = Path(__file__).parents[2] / "firmware_matrix.yaml"
 RELEASE = "spectrum-x-1.3.0"
-PASSWORD = "tested with sushy"
 TRIES = 600  # looks 0.1 s apart: a loaded machine takes its time, a hung one must end
-
-
-@pytest.fixture(scope="module")
-def emulator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """URL of an emulator with its own certificate that wants a password."""
-    if not EMULATOR.exists():
-        pytest.skip("sushy-tools is not installed beside this interpreter")
-    folder = tmp_path_factory.mktemp("sushy")
-    cert, key = certificate("sushy", "127.0.0.1")
-    (folder / "cert.pem").write_bytes(cert)
-    (folder / "key.pem").write_bytes(key)
-    digest = bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(4)).decode().replace("$2b$", "$2y$")
-    (folder / "htpasswd").write_text(f"admin:{digest}\n")
-    (folder / "config").write_text(f"SUSHY_EMULATOR_AUTH_FILE = {str(folder / 'htpasswd')!r}\n")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [str(EMULATOR), "--fake", "-i", "127.0.0.1", "-p", str(port)]
-    command += ["--config", str(folder / "config")]
-    command += ["--ssl-certificate", str(folder / "cert.pem"), "--ssl-key", str(folder / "key.pem")]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        yield f"https://127.0.0.1:{port}"
-    finally:
-        process.terminate()
-        process.wait(timeout=30)
 
 
 class NoSystem:

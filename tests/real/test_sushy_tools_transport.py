@@ -3,48 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import socket
-import subprocess
-import sys
-from collections.abc import Iterator
-from pathlib import Path
 
-import bcrypt
 import pytest
+from emulated import PASSWORD
 
 from provisioner.ports import AccountLocked, BmcAddress, Call, LoginRefused, Reply, Secret
 from provisioner.redfish.discovery import Probe, probe
 from provisioner.redfish.transport import RedfishTransport
-from provisioner.sim.serve_tls import certificate
-
-EMULATOR = Path(sys.executable).with_name("sushy-emulator")
-PASSWORD = "tested with sushy"
-
-
-@pytest.fixture(scope="module")
-def emulator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """URL of an emulator with its own certificate that wants a password."""
-    if not EMULATOR.exists():
-        pytest.skip("sushy-tools is not installed beside this interpreter")
-    folder = tmp_path_factory.mktemp("sushy")
-    cert, key = certificate("sushy", "127.0.0.1")
-    (folder / "cert.pem").write_bytes(cert)
-    (folder / "key.pem").write_bytes(key)
-    digest = bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(4)).decode().replace("$2b$", "$2y$")
-    (folder / "htpasswd").write_text(f"admin:{digest}\n")
-    (folder / "config").write_text(f"SUSHY_EMULATOR_AUTH_FILE = {str(folder / 'htpasswd')!r}\n")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [str(EMULATOR), "--fake", "-i", "127.0.0.1", "-p", str(port)]
-    command += ["--config", str(folder / "config")]
-    command += ["--ssl-certificate", str(folder / "cert.pem"), "--ssl-key", str(folder / "key.pem")]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        yield f"https://127.0.0.1:{port}"
-    finally:
-        process.terminate()
-        process.wait(timeout=30)
 
 
 async def found(transport: RedfishTransport, url: str) -> Probe:

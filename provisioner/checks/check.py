@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from math import isfinite
 
 from pydantic import Field
 
@@ -50,6 +51,9 @@ class CheckContext(Record):
 
 
 Judge = Callable[[Mapping[str, Evidence], CheckContext], Iterable[Finding]]
+# What an output measured, by "name/part"; raises Unreadable as a judge does.
+Measure = Callable[[Mapping[str, Evidence], CheckContext], Mapping[str, float]]
+MEASURED_MAX = 512  # numbers of one result
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,7 @@ class Check:
     kind: NodeKind = NodeKind.HOST
     load: bool = False  # puts load on the node: runs alone
     after_load: bool = False
+    measure: Measure | None = None
 
     def judge(self, evidence: Mapping[str, Evidence], context: CheckContext) -> CheckResult:
         """The verdict on these outputs; `evidence` is by command name."""
@@ -84,7 +89,21 @@ class Check:
             gate=self.gate,
             verdict=verdict if found else Verdict.PASS,
             findings=tuple(found),
+            measured=self._measured(evidence, context),
         )
+
+    def _measured(
+        self, evidence: Mapping[str, Evidence], context: CheckContext
+    ) -> Mapping[str, float]:
+        """The finite numbers that these outputs measured; none where they cannot be read."""
+        if self.measure is None:
+            return {}
+        try:
+            numbers = self.measure(evidence, context)
+        except (Unreadable, NotJudged):
+            return {}
+        finite = {_printable(n): v for n, v in numbers.items() if isfinite(v)}
+        return dict(sorted(finite.items())[:MEASURED_MAX])
 
     def skipped(self, why: str) -> CheckResult:
         """This check was not run; that is never a pass."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
+
+from pydantic import Field
 
 from provisioner.model.base import Record
 
@@ -49,6 +52,9 @@ class CheckResult(Record):
     verdict: Verdict
     findings: tuple[Finding, ...] = ()
     evidence: str = ""  # SHA-256 of the raw output in the evidence table
+    # What was measured, by "name/part" with the unit in the name ("busbw_gb_s/host",
+    # "host_to_gpu_gb_s/GPU 3"): compared with the fleet, and before with after.
+    measured: Mapping[str, float] = Field(default_factory=dict)
 
 
 class Evidence(Record):

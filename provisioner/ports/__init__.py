@@ -4,6 +4,7 @@ The simulator stands behind the same protocols as the adapters for real hardware
 this floor can tell them apart.
 """
 
+from provisioner.ports.agents import AgentAddress, AgentResult, Agents
 from provisioner.ports.errors import (
     AccountLocked,
     CertificateChanged,
@@ -37,6 +38,9 @@ from provisioner.ports.wire import (
 
 __all__ = [
     "AccountLocked",
+    "AgentAddress",
+    "AgentResult",
+    "Agents",
     "BmcAddress",
     "BmcTransport",
     "Call",

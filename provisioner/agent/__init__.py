@@ -1,0 +1,1 @@
+"""The ironic-python-agent protocol: lookup and heartbeat in, commands out."""

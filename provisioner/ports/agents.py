@@ -1,0 +1,67 @@
+"""The agent that runs in the maintenance ramdisk: who is up, and commands to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from provisioner.ports.wire import Secret
+
+
+@dataclass(frozen=True)
+class AgentAddress:
+    """An agent that phoned home: where it listens, what it proves itself by, what it wants of us.
+
+    `certificate` is the PEM that the agent itself sent in its heartbeat, over a connection whose
+    token was right; nothing else is accepted from `url`.
+    """
+
+    node: str
+    url: str  # "https://198.51.100.7:9999"
+    certificate: str
+    token: Secret
+    version: str  # of ironic-python-agent
+    seen_at: float  # last heartbeat
+
+
+@dataclass(frozen=True)
+class AgentResult:
+    """How one agent command ended. `status` is ironic-python-agent's command_status."""
+
+    status: str  # "SUCCEEDED" | "FAILED" | "CLEAN_VERSION_MISMATCH"
+    result: Any = None
+    error: str = ""  # for a person, bounded and printable
+
+
+class Agents(Protocol):
+    """The maintenance agents of all nodes. Raises `PortError` subclasses only.
+
+    An agent is answered only while its node is expected to boot, and only for its own MACs.
+    """
+
+    async def expect(self, node: str, macs: Sequence[str], limit_s: float) -> None:
+        """Open the window for one boot: earlier agents of this node are forgotten, tokens too."""
+        ...
+
+    async def present(self, node: str) -> AgentAddress | None:
+        """The agent of this node whose heartbeats are fresh, or None."""
+        ...
+
+    async def wait(self, node: str, timeout_s: float) -> AgentAddress | None:
+        """Until the expected agent has phoned home; None: it did not in time."""
+        ...
+
+    async def dismiss(self, node: str) -> None:
+        """The node leaves the ramdisk: its token is worth nothing from now on."""
+        ...
+
+    async def command(
+        self, agent: AgentAddress, name: str, parameters: Mapping[str, Any], timeout_s: float
+    ) -> AgentResult:
+        """Run one command ("clean.execute_clean_step") and wait for its end, by polling.
+
+        A command that was sent and whose answer was lost is found again by asking for the list
+        of commands; it is never sent twice by itself.
+        """
+        ...

@@ -15,9 +15,9 @@ from provisioner.model.plan import Neighbour, Plan, Step, StepKind
 from provisioner.planning import certification
 from provisioner.planning.admission import neighbours_busy
 from provisioner.planning.history import history
-from provisioner.planning.isolation import placement_of
 from provisioner.planning.lifecycle import View
 from provisioner.planning.planner import plan
+from provisioner.planning.port_isolation import placement_of
 from provisioner.ports import Clock, Store
 from provisioner.settings import Settings
 

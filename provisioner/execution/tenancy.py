@@ -18,7 +18,7 @@ from provisioner.execution.work import Site
 from provisioner.model.location import Port
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.tenant import MAINTENANCE_VRF, PortPlacement
-from provisioner.planning.isolation import leak, leaks, misplaced, prefixes_of
+from provisioner.planning.port_isolation import leak, leaks, misplaced, prefixes_of
 from provisioner.ports import Store, SwitchAddress
 from provisioner.switches.cumulus import Move
 

@@ -11,7 +11,7 @@ from provisioner.model.node import Placement
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.tenant import PortPlacement
 from provisioner.planning import addressing
-from provisioner.planning.isolation import leaks, misplaced, placement_of, prefixes_of
+from provisioner.planning.port_isolation import leaks, misplaced, placement_of, prefixes_of
 
 PORTS = tuple(
     Port(

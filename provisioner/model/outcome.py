@@ -26,6 +26,7 @@ class Reason(StrEnum):
     UNKNOWN_VENDOR = "unknown_vendor"  # no quirk declaration fits
     # who and where
     NOT_EXPECTED = "not_expected"  # not on the expected-hardware list
+    FOREIGN_AGENT = "foreign_agent"  # a maintenance agent that is not the one we booted
     DUPLICATE = "duplicate"  # two devices claim one identity
     PAIRING_FAILED = "pairing_failed"  # a DPU without a host, or a host without its DPU
     BILL_OF_MATERIALS = "bill_of_materials"  # parts differ from the profile

@@ -4,9 +4,10 @@ The simulator stands behind the same protocols as the adapters for real hardware
 this floor can tell them apart.
 """
 
-from provisioner.ports.agents import AgentAddress, AgentResult, Agents
+from provisioner.ports.agents import AgentAddress, AgentResult, AgentRows, Agents
 from provisioner.ports.errors import (
     AccountLocked,
+    Busy,
     CertificateChanged,
     Fenced,
     LoginRefused,
@@ -40,9 +41,11 @@ __all__ = [
     "AccountLocked",
     "AgentAddress",
     "AgentResult",
+    "AgentRows",
     "Agents",
     "BmcAddress",
     "BmcTransport",
+    "Busy",
     "Call",
     "CertificateChanged",
     "Clock",

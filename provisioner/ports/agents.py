@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from provisioner.model.agent import AgentSession
 from provisioner.ports.wire import Secret
 
 
@@ -64,4 +65,16 @@ class Agents(Protocol):
         A command that was sent and whose answer was lost is found again by asking for the list
         of commands; it is never sent twice by itself.
         """
+        ...
+
+
+class AgentRows(Protocol):
+    """What is kept of agents, so that a daemon that starts again goes on with them."""
+
+    async def agent_sessions(self) -> Sequence[AgentSession]:
+        """The last session of every node that had one."""
+        ...
+
+    async def put_agent_session(self, session: AgentSession) -> None:
+        """Take the place of the node's earlier session; on disk when this returns."""
         ...

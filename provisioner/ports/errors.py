@@ -53,6 +53,12 @@ class TooLarge(PortError):
     reason = Reason.TOO_LARGE
 
 
+class Busy(PortError):
+    """The device does something else and took nothing on; it may be asked again."""
+
+    reason = Reason.BUSY
+
+
 class StaleWrite(Exception):
     """Somebody changed the row since it was read: read again, decide again."""
 

@@ -57,7 +57,7 @@ class ComponentKind(Record):
 
     name: str
     title: str
-    grammar: str = "opaque"  # a name in planning/versions
+    grammar: str = "opaque"  # a name in model/versions
     method: str = "redfish_push"
     activation: Activation = Activation.NONE
     disruption: Disruption = Disruption.NONE

@@ -15,7 +15,7 @@ from provisioner.model.node import Node
 from provisioner.model.operation import LedgerEntry
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.plan import Step
-from provisioner.planning.versions import equal
+from provisioner.model.versions import equal
 from provisioner.ports import PortError
 from provisioner.redfish.client import Redfish, TaskRef
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from provisioner.model import versions
 from provisioner.model.inventory import Inventory
-from provisioner.planning import versions
 
 SLOT = "bundle"  # a derived component has one slot, whatever its parts are called
 

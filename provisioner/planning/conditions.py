@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from functools import lru_cache
 
-from provisioner.planning import versions
+from provisioner.model import versions
 
 _TERM = re.compile(r"\s*(==|!=|>=|<=|=|>|<)?\s*([^\s<>=!,]+)\s*")
 _KIND = re.compile(r"[a-z][a-z0-9_]*(\.[a-z0-9_]+)+")  # "host.driver"; no version starts so

@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from provisioner.components import ComponentKind
+from provisioner.model import versions
 from provisioner.model.inventory import Activation
 from provisioner.model.matrix import Edge, Matrix, Pin
 from provisioner.model.outcome import Reason
 from provisioner.model.plan import Disruption
-from provisioner.planning import versions
 
 NO_FILE = frozenset({"playbook_host_software", "playbook_nic_config"})  # packages, parameters
 NEVER_ALONE = frozenset({"with_bundle", "none"})

@@ -6,8 +6,8 @@ import heapq
 from collections.abc import Iterable
 from itertools import count
 
+from provisioner.model import versions
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.planning import versions
 from provisioner.planning.distances import Distances
 from provisioner.planning.moves import Hop
 from provisioner.planning.search import EXPANSIONS_MAX, Found

@@ -10,8 +10,8 @@ from enum import StrEnum
 from provisioner import components
 from provisioner.model.base import Record
 from provisioner.model.matrix import Matrix, Profile
+from provisioner.model.versions import compare, key
 from provisioner.planning.reachability import moves, pinned_kinds, reachable, unreachable
-from provisioner.planning.versions import compare, key
 
 
 class Weight(StrEnum):

@@ -9,7 +9,7 @@ import pytest
 
 from provisioner import components, quirks
 from provisioner.components import Item, classify
-from provisioner.planning import versions
+from provisioner.model import versions
 
 FLAGS = (Path(quirks.__file__).parent / "README.md").read_text()
 METHODS = {

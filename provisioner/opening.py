@@ -19,7 +19,8 @@ from provisioner.planning.located_yaml import SIZE_MAX, Located, load
 from provisioner.ports import Secret
 from provisioner.settings import Settings
 from provisioner.store.master_key import prepare_key
-from provisioner.store.signing import Signer, open_signer
+from provisioner.store.signing import Signer
+from provisioner.store.signing_rows import open_signer
 from provisioner.store.sql_store import SqlStore, open_store
 from provisioner.store.vault import Vault
 

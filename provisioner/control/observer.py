@@ -149,6 +149,7 @@ class Observer:
                 certificate=certificate,
                 inventory=inventory,
                 node=node,
+                signed=await self._store.attested(certificate),
                 revoked=await self._store.revoked(certificate.id),
                 now=self._clock.now(),
             )

@@ -6,7 +6,10 @@ from provisioner.model.base import Record
 
 
 class Certificate(Record):
-    """Times are seconds since the epoch. `signature` is Ed25519 over `payload_digest`, hex."""
+    """Times are whole seconds since the epoch. `signature` is Ed25519 in hex, made by `key_id`.
+
+    What is signed is the in-toto statement that `planning/attestation.py` writes of it.
+    """
 
     id: str
     node: str
@@ -19,11 +22,18 @@ class Certificate(Record):
     ports: tuple[str, ...]  # "switch/interface", sorted
     report_digest: str
     matrix_digest: str
+    checks: tuple[str, ...] = ()  # results that all passed, sorted
+    evidence: tuple[str, ...] = ()  # SHA-256 of every raw output that was judged, sorted
     issued_at: float
     expires_at: float
     key_id: str = ""
     signature: str = ""
 
-    def payload_digest(self) -> str:
-        """Digest of everything but the signature."""
-        return self.model_copy(update={"signature": ""}).digest()
+
+class Revocation(Record):
+    """A certificate that must not be believed any more, and why."""
+
+    certificate: str
+    node: str
+    revoked_at: float
+    reason: str

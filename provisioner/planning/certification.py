@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
+from math import floor
 
 from provisioner import checks
 from provisioner.model.certificate import Certificate
@@ -116,13 +117,21 @@ def issue(
         ports=_ports(node),
         report_digest=report.digest(),
         matrix_digest=matrix_digest,
-        issued_at=now,
-        expires_at=now + valid_s,
+        checks=tuple(sorted(r.check for r in report.results)),
+        evidence=tuple(sorted({r.evidence for r in report.results if r.evidence})),
+        issued_at=floor(now),
+        expires_at=floor(now + valid_s),
     )
 
 
 def validity(
-    *, certificate: Certificate, inventory: Inventory, node: Node, revoked: bool, now: float
+    *,
+    certificate: Certificate,
+    inventory: Inventory,
+    node: Node,
+    signed: bool,
+    revoked: bool,
+    now: float,
 ) -> tuple[Blocker, ...]:
     """Every reason why a certificate does not hold for what is installed now; () if it does.
 
@@ -130,6 +139,8 @@ def validity(
     tenant may reboot what it was given.
     """
     found = []
+    if not signed:
+        found.append(_invalid(Reason.CERTIFICATE_INVALID, node.id, "no key of ours signed it"))
     if revoked:
         found.append(_invalid(Reason.CERTIFICATE_INVALID, node.id, "it was revoked"))
     if certificate.node != node.id:

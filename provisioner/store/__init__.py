@@ -7,13 +7,8 @@ a connection inside a transaction, and may be run twice; `SqlStore` is the only 
 from provisioner.store.data_directory import DataLock, lock_data_directory
 from provisioner.store.journal import ChainCheck
 from provisioner.store.master_key import MasterKey, prepare_key, rekey
-from provisioner.store.signing import (
-    Signer,
-    exchange_signing_key,
-    open_signer,
-    public_keys,
-    verify,
-)
+from provisioner.store.signing import Signer, verify
+from provisioner.store.signing_rows import exchange_signing_key, open_signer, public_keys
 from provisioner.store.sql_store import SqlStore, open_store
 from provisioner.store.vault import Vault, open_vault
 

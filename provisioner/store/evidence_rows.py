@@ -11,7 +11,7 @@ import zlib
 from sqlalchemy import Connection, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from provisioner.model.certificate import Certificate
+from provisioner.model.certificate import Certificate, Revocation
 from provisioner.model.health import HealthReport
 from provisioner.model.inventory import Inventory
 from provisioner.model.tenant import ReleaseProof
@@ -142,6 +142,24 @@ def revoked(connection: Connection, certificate_id: str) -> bool:
         select(certificates.c.revoked_at).where(certificates.c.id == certificate_id)
     ).first()
     return row is None or row.revoked_at is not None
+
+
+def read_revocations(connection: Connection) -> tuple[Revocation, ...]:
+    """Everything that was revoked, the oldest first; expired or not."""
+    query = (
+        select(certificates)
+        .where(certificates.c.revoked_at.is_not(None))
+        .order_by(certificates.c.revoked_at, certificates.c.id)
+    )
+    return tuple(
+        Revocation(
+            certificate=row.id,
+            node=row.node,
+            revoked_at=row.revoked_at,
+            reason=row.revoked_reason,
+        )
+        for row in connection.execute(query)
+    )
 
 
 def put_proof(connection: Connection, proof: ReleaseProof) -> None:

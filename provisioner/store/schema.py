@@ -177,4 +177,5 @@ signing_keys = Table(
     Column("public", LargeBinary, nullable=False),  # Ed25519, 32 bytes
     Column("private", LargeBinary, nullable=True),  # encrypted; None: retired, verifies only
     Column("created_at", Double, nullable=False),
+    Column("withdrawn_at", Double, nullable=True),  # from then on nothing it signed is believed
 )

@@ -1,12 +1,13 @@
 """Signs certificates with Ed25519 (RFC 8032), and checks signatures against known public keys.
 
-The private key is sealed in the store by the master key; public keys stay there for good, so that
-an old certificate can still be checked after the signing key was exchanged.
+What is signed, and in which envelope, is `planning/attestation.py`'s; where keys are kept is
+`signing_rows.py`'s.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 
 from cryptography.exceptions import InvalidSignature
@@ -14,12 +15,16 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import (
     Ed25519PrivateKey,
     Ed25519PublicKey,
 )
-from sqlalchemy import Connection, insert, select, update
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    PublicFormat,
+    load_pem_public_key,
+)
 
 from provisioner.model.certificate import Certificate
-from provisioner.store.master_key import MasterKey
-from provisioner.store.schema import signing_keys
-from provisioner.store.sql_store import SqlStore
+from provisioner.planning.attestation import STATEMENT_PAYLOAD, Envelope, pae, seal, statement
+
+_PEM = re.compile(r"-----BEGIN PUBLIC KEY-----[^-]{1,4096}-----END PUBLIC KEY-----")
 
 
 class Signer:
@@ -30,13 +35,17 @@ class Signer:
     def __init__(self, key: Ed25519PrivateKey) -> None:
         self._key = key
         self.public_key = key.public_key().public_bytes_raw()
-        self.key_id = hashlib.sha256(self.public_key).hexdigest()[:16]
+        self.key_id = key_id(self.public_key)
 
     def sign(self, certificate: Certificate) -> Certificate:
         """The certificate with `key_id` and `signature` set; any earlier signature is replaced."""
         named = certificate.model_copy(update={"key_id": self.key_id, "signature": ""})
-        signature = self._key.sign(named.payload_digest().encode()).hex()
-        return named.model_copy(update={"signature": signature})
+        signature = self._key.sign(pae(STATEMENT_PAYLOAD, statement(named)))
+        return named.model_copy(update={"signature": signature.hex()})
+
+    def seal(self, payload_type: str, payload: bytes) -> str:
+        """Any other document of ours in a DSSE envelope, as JSON text."""
+        return seal(payload_type, payload, self.key_id, self._key.sign(pae(payload_type, payload)))
 
     def __repr__(self) -> str:
         return f"Signer(key_id={self.key_id!r})"
@@ -48,62 +57,61 @@ def verify(certificate: Certificate, public_keys: Mapping[str, bytes]) -> bool:
     Everything else is False: no signature, an unknown key, a changed field, garbage. It says
     nothing about expiry or revocation.
     """
-    public = public_keys.get(certificate.key_id)
+    try:
+        signature = bytes.fromhex(certificate.signature)
+        envelope = Envelope(
+            payload_type=STATEMENT_PAYLOAD,
+            payload=statement(certificate),
+            key_id=certificate.key_id,
+            signature=signature,
+        )
+    except ValueError:
+        return False
+    return signed(envelope, public_keys)
+
+
+def signed(envelope: Envelope, public_keys: Mapping[str, bytes]) -> bool:
+    """Whether one of the keys signed exactly this envelope's payload and type."""
+    public = public_keys.get(envelope.key_id)
     if public is None:
         return False
     try:
-        signature = bytes.fromhex(certificate.signature)
-        digest = certificate.payload_digest().encode()
-        Ed25519PublicKey.from_public_bytes(public).verify(signature, digest)
+        Ed25519PublicKey.from_public_bytes(public).verify(
+            envelope.signature, pae(envelope.payload_type, envelope.payload)
+        )
     except (InvalidSignature, ValueError):
         return False
     return True
 
 
-async def open_signer(store: SqlStore, master: MasterKey, now: float) -> Signer:
-    """The signer with the store's newest key; one is made if there is none."""
-    return await store.write(lambda c: _newest(c, master) or _make(c, master, now))
-
-
-async def exchange_signing_key(store: SqlStore, master: MasterKey, now: float) -> Signer:
-    """A signer with a new key. The older ones can only verify from now on."""
-
-    def exchange(connection: Connection) -> Signer:
-        connection.execute(update(signing_keys).values(private=None))
-        return _make(connection, master, now)
-
-    return await store.write(exchange)
-
-
-async def public_keys(store: SqlStore) -> Mapping[str, bytes]:
-    """Every key that ever signed here: key id -> 32 bytes."""
-    query = select(signing_keys.c.key_id, signing_keys.c.public)
-    return await store.read(lambda c: {row.key_id: row.public for row in c.execute(query)})
-
-
-def _newest(connection: Connection, master: MasterKey) -> Signer | None:
-    row = connection.execute(
-        select(signing_keys.c.key_id, signing_keys.c.private)
-        .where(signing_keys.c.private.is_not(None))
-        .order_by(signing_keys.c.created_at.desc(), signing_keys.c.key_id)
-        .limit(1)
-    ).first()
-    if row is None:
-        return None
-    raw = master.open(row.private, f"signing key {row.key_id}")
-    return Signer(Ed25519PrivateKey.from_private_bytes(raw))
-
-
-def _make(connection: Connection, master: MasterKey, now: float) -> Signer:
-    key = Ed25519PrivateKey.generate()
-    signer = Signer(key)
-    connection.execute(
-        insert(signing_keys).values(
-            key_id=signer.key_id,
-            master_key_id=master.id,
-            public=signer.public_key,
-            private=master.seal(key.private_bytes_raw(), f"signing key {signer.key_id}"),
-            created_at=now,
-        )
+def envelope_of(certificate: Certificate) -> str:
+    """A signed certificate as the DSSE envelope that others verify."""
+    return seal(
+        STATEMENT_PAYLOAD,
+        statement(certificate),
+        certificate.key_id,
+        bytes.fromhex(certificate.signature),
     )
-    return signer
+
+
+def public_pem(public: bytes) -> str:
+    """A public key as PEM (RFC 8410), as OpenSSL and in-toto's tools read it."""
+    key = Ed25519PublicKey.from_public_bytes(public)
+    return key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
+
+
+def keys_of(pem: str) -> Mapping[str, bytes]:
+    """Public keys of a PEM file by key id. Raises ValueError if one is no Ed25519 key."""
+    found = {}
+    for block in _PEM.findall(pem):
+        key = load_pem_public_key(block.encode())
+        if not isinstance(key, Ed25519PublicKey):
+            raise ValueError("a key is not Ed25519")
+        raw = key.public_bytes_raw()
+        found[key_id(raw)] = raw
+    return found
+
+
+def key_id(public: bytes) -> str:
+    """The name of a public key: the first 16 hex digits of its SHA-256."""
+    return hashlib.sha256(public).hexdigest()[:16]

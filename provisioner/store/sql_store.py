@@ -13,13 +13,13 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine
 
-from provisioner.model.certificate import Certificate
+from provisioner.model.certificate import Certificate, Revocation
 from provisioner.model.health import HealthReport
 from provisioner.model.inventory import Inventory
 from provisioner.model.node import Node
 from provisioner.model.operation import ActionStatus, LedgerEntry, Operation, OperationStatus
 from provisioner.model.tenant import ReleaseProof, Tenant
-from provisioner.store import evidence_rows, node_rows, operation_rows
+from provisioner.store import evidence_rows, node_rows, operation_rows, signing_rows
 from provisioner.store import journal as chain
 from provisioner.store.database import (
     MEMORY,
@@ -28,6 +28,7 @@ from provisioner.store.database import (
     write_connection,
 )
 from provisioner.store.lanes import InlineLane, Lane, Result, ThreadLane, Work
+from provisioner.store.signing import verify
 
 
 def open_store(path: str | Path, *, inline: bool = False) -> SqlStore:
@@ -167,6 +168,13 @@ class SqlStore:
 
     async def certificate(self, certificate_id: str) -> Certificate | None:
         return await self.read(lambda c: evidence_rows.read_certificate(c, certificate_id))
+
+    async def attested(self, certificate: Certificate) -> bool:
+        keys = await self.read(signing_rows.believed)
+        return verify(certificate, keys)
+
+    async def revocations(self) -> Sequence[Revocation]:
+        return await self.read(evidence_rows.read_revocations)
 
     async def revoke(self, certificate_id: str, reason: str, now: float) -> None:
         await self.write(lambda c: evidence_rows.revoke(c, certificate_id, reason, now))

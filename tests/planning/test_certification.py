@@ -200,6 +200,7 @@ def ends(**changes: Any) -> list[Reason]:
         "certificate": CERTIFICATE,
         "inventory": INVENTORY,
         "node": CERTIFIED,
+        "signed": True,
         "revoked": False,
         "now": NOW + DAY,
     }
@@ -221,6 +222,7 @@ def test_a_certificate_is_bound_to_what_was_judged() -> None:
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
+        ({"signed": False}, [Reason.CERTIFICATE_INVALID]),
         ({"revoked": True}, [Reason.CERTIFICATE_INVALID]),
         ({"now": NOW + 30 * DAY}, [Reason.CERTIFICATE_EXPIRED]),
         ({"now": NOW - 1}, [Reason.CERTIFICATE_INVALID]),

@@ -41,7 +41,7 @@ from provisioner.sim.redfish_service import RedfishService
 from provisioner.sim.site import Site
 from provisioner.sim.truth import truth, uncertified_in_customer_vrf
 from provisioner.store.master_key import MasterKey
-from provisioner.store.signing import open_signer
+from provisioner.store.signing_rows import open_signer
 from provisioner.store.sql_store import open_store
 from provisioner.store.vault import Vault
 

@@ -248,9 +248,10 @@ def test_a_migration_that_is_cut_off_leaves_nothing(tmp_path, monkeypatch):
         migrations,
         ignore=shutil.ignore_patterns("__pycache__"),
     )
+    head = max(p.name[1:5] for p in (migrations / "versions").glob("v[0-9]*.py"))
     (migrations / "versions" / "v9999_broken.py").write_text(
         "from alembic import op\nimport sqlalchemy as sa\n"
-        "revision, down_revision, branch_labels, depends_on = '9999', '0001', None, None\n"
+        f"revision, down_revision, branch_labels, depends_on = '9999', '{head}', None, None\n"
         "def upgrade():\n"
         "    op.create_table('half', sa.Column('id', sa.Integer))\n"
         "    raise RuntimeError('cut off')\n"

@@ -1,0 +1,254 @@
+"""A certificate as others can check it: an in-toto statement in a DSSE envelope. Pure.
+
+The statement is in-toto's Attestation Framework 1.0 (https://in-toto.io/Statement/v1): the subject
+is what is installed in the node (the digest of its serials and versions), the predicate says what
+was proved of it, when and where. It is written as canonical JSON (RFC 8785) and carried in a Dead
+Simple Signing Envelope (https://github.com/secure-systems-lab/dsse, protocol 1.0.2), so that any
+tool that knows DSSE verifies it with the public key alone.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import rfc8785
+from pydantic import ValidationError
+
+from provisioner.model.base import Record
+from provisioner.model.certificate import Certificate, Revocation
+
+STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
+PREDICATE_TYPE = "urn:gpu-provisioner:node-certificate:v1"
+STATEMENT_PAYLOAD = "application/vnd.in-toto+json"
+REVOCATIONS_PAYLOAD = "application/vnd.gpu-provisioner.revocations.v1+json"
+SIZE_MAX = 4 * 1024 * 1024  # characters of an envelope; a node's is about 30,000
+REVOCATIONS_VALID_S = 7 * 86400.0  # an older list says nothing of what was revoked since
+_TIME = "%Y-%m-%dT%H:%M:%SZ"
+
+
+class NotAnAttestation(ValueError):
+    """The document is not what this program or another in-toto tool writes."""
+
+
+class Envelope(Record):
+    """A DSSE envelope with one signature: the payload is checked before it is read."""
+
+    payload_type: str
+    payload: bytes
+    key_id: str
+    signature: bytes
+
+
+class RevocationList(Record):
+    """Everything revoked before `issued_at`; it must be fetched anew after `next_update`."""
+
+    issued_at: float
+    next_update: float
+    keys: tuple[str, ...]  # ids of keys that signed and must not be believed any more
+    revoked: tuple[Revocation, ...]
+
+
+def pae(payload_type: str, payload: bytes) -> bytes:
+    """What a DSSE signature is over: DSSE 1.0.2, "Pre-Authentication Encoding"."""
+    kind = payload_type.encode()
+    return b"DSSEv1 %d %b %d %b" % (len(kind), kind, len(payload), payload)
+
+
+def seal(payload_type: str, payload: bytes, key_id: str, signature: bytes) -> str:
+    """An envelope as JSON text."""
+    document = {
+        "payloadType": payload_type,
+        "payload": base64.b64encode(payload).decode(),
+        "signatures": [{"keyid": key_id, "sig": base64.b64encode(signature).decode()}],
+    }
+    return json.dumps(document, indent=2) + "\n"
+
+
+def opened(text: str) -> Envelope:
+    """An envelope as it came. Raises NotAnAttestation; nothing in it is believed yet."""
+    if len(text) > SIZE_MAX:
+        raise NotAnAttestation(f"larger than {SIZE_MAX} characters")
+    try:
+        document = json.loads(text)
+        (signature,) = document["signatures"]
+        return Envelope(
+            payload_type=document["payloadType"],
+            payload=base64.b64decode(document["payload"], validate=True),
+            key_id=signature.get("keyid", ""),
+            signature=base64.b64decode(signature["sig"], validate=True),
+        )
+    except (KeyError, TypeError, AttributeError, RecursionError, ValidationError):
+        raise NotAnAttestation("this is no DSSE envelope with one signature") from None
+    except (ValueError, binascii.Error) as error:
+        raise NotAnAttestation(f"this is no DSSE envelope: {error}") from None
+
+
+def statement(certificate: Certificate) -> bytes:
+    """The bytes that are signed: the same for the same certificate, whoever writes them."""
+    predicate: dict[str, Any] = {
+        "certificate": certificate.id,
+        "node": certificate.node,
+        "release": certificate.release,
+        "profile": certificate.profile,
+        "serials": list(certificate.serials),
+        "versions": [list(pair) for pair in certificate.versions],
+        "bootId": certificate.boot_id,
+        "position": {"location": certificate.location, "ports": list(certificate.ports)},
+        "matrix": {"sha256": certificate.matrix_digest},
+        "report": {"sha256": certificate.report_digest},
+        "checks": list(certificate.checks),
+        "evidence": list(certificate.evidence),
+        "issuedAt": _stamp(certificate.issued_at),
+        "expiresAt": _stamp(certificate.expires_at),
+        "keyId": certificate.key_id,
+    }
+    installed = rfc8785.dumps([predicate["serials"], predicate["versions"]])
+    return rfc8785.dumps(
+        {
+            "_type": STATEMENT_TYPE,
+            "subject": [
+                {
+                    "name": certificate.node,
+                    "digest": {"sha256": hashlib.sha256(installed).hexdigest()},
+                }
+            ],
+            "predicateType": PREDICATE_TYPE,
+            "predicate": predicate,
+        }
+    )
+
+
+def certificate_of(envelope: Envelope) -> Certificate:
+    """The certificate that an envelope carries. Raises NotAnAttestation.
+
+    It is read back strictly: what this program would not have written is not understood by
+    guessing, because a field that is overlooked is a field that is not checked.
+    """
+    if envelope.payload_type != STATEMENT_PAYLOAD:
+        raise NotAnAttestation(f"the payload is {envelope.payload_type[:80]!r}, no statement")
+    p = _document(envelope.payload).get("predicate")
+    try:
+        assert isinstance(p, Mapping)
+        certificate = Certificate(
+            id=p["certificate"],
+            node=p["node"],
+            release=p["release"],
+            profile=p["profile"],
+            serials=tuple(p["serials"]),
+            versions=tuple((kind, version) for kind, version in p["versions"]),
+            boot_id=p["bootId"],
+            location=p["position"]["location"],
+            ports=tuple(p["position"]["ports"]),
+            matrix_digest=p["matrix"]["sha256"],
+            report_digest=p["report"]["sha256"],
+            checks=tuple(p["checks"]),
+            evidence=tuple(p["evidence"]),
+            issued_at=_time(p["issuedAt"]),
+            expires_at=_time(p["expiresAt"]),
+            key_id=p["keyId"],
+            signature=envelope.signature.hex(),
+        )
+    except (AssertionError, KeyError, TypeError, ValueError):
+        raise NotAnAttestation("the statement is no node certificate") from None
+    if certificate.key_id != envelope.key_id or statement(certificate) != envelope.payload:
+        raise NotAnAttestation("the statement has fields that a node certificate has not")
+    return certificate
+
+
+def revocations(
+    revoked: Sequence[Revocation], keys: Sequence[str], now: float, valid_s: float
+) -> bytes:
+    """The revocation list as canonical JSON, to be signed."""
+    rows: list[Any] = [
+        {
+            "certificate": r.certificate,
+            "node": r.node,
+            "revokedAt": _stamp(r.revoked_at),
+            "reason": r.reason,
+        }
+        for r in sorted(revoked, key=lambda r: (r.revoked_at, r.certificate))
+    ]
+    document = {
+        "issuedAt": _stamp(now),
+        "nextUpdate": _stamp(now + valid_s),
+        "keys": sorted(keys),
+        "revoked": rows,
+    }
+    return rfc8785.dumps(document)
+
+
+def revocation_list(envelope: Envelope) -> RevocationList:
+    """The list that an envelope carries. Raises NotAnAttestation."""
+    if envelope.payload_type != REVOCATIONS_PAYLOAD:
+        raise NotAnAttestation(f"the payload is {envelope.payload_type[:80]!r}, no revocation list")
+    document = _document(envelope.payload)
+    try:
+        return RevocationList(
+            issued_at=_time(document["issuedAt"]),
+            next_update=_time(document["nextUpdate"]),
+            keys=tuple(document["keys"]),
+            revoked=tuple(
+                Revocation(
+                    certificate=r["certificate"],
+                    node=r["node"],
+                    revoked_at=_time(r["revokedAt"]),
+                    reason=r["reason"],
+                )
+                for r in document["revoked"]
+            ),
+        )
+    except (KeyError, TypeError, ValueError):
+        raise NotAnAttestation("this is no revocation list") from None
+
+
+def objections(
+    certificate: Certificate, now: float, listed: RevocationList | None = None
+) -> tuple[str, ...]:
+    """Why a certificate with a good signature is not to be believed at this time; () if it is."""
+    found = []
+    if now < certificate.issued_at:
+        found.append(f"it is from the future: issued at {_stamp(certificate.issued_at)}")
+    if now >= certificate.expires_at:
+        found.append(f"it expired at {_stamp(certificate.expires_at)}")
+    if listed is not None:
+        found += _listed(certificate, now, listed)
+    return tuple(found)
+
+
+def _listed(certificate: Certificate, now: float, listed: RevocationList) -> list[str]:
+    found = [
+        f"it was revoked at {_stamp(r.revoked_at)}: {r.reason}"
+        for r in listed.revoked
+        if r.certificate == certificate.id
+    ]
+    if certificate.key_id in listed.keys:
+        found.append(f"the key {certificate.key_id} that signed it was withdrawn")
+    if now >= listed.next_update:
+        found.append("the revocation list is out of date: fetch a newer one")
+    if now < listed.issued_at:
+        found.append("the revocation list is from the future: check this machine's clock")
+    return found
+
+
+def _document(payload: bytes) -> Mapping[str, Any]:
+    try:
+        document = json.loads(payload)
+    except (ValueError, RecursionError):
+        raise NotAnAttestation("the payload is not JSON") from None
+    if not isinstance(document, dict):
+        raise NotAnAttestation("the payload is not a JSON object")
+    return document
+
+
+def _stamp(seconds: float) -> str:
+    return datetime.fromtimestamp(int(seconds), UTC).strftime(_TIME)
+
+
+def _time(text: str) -> float:
+    return datetime.strptime(text, _TIME).replace(tzinfo=UTC).timestamp()

@@ -1,0 +1,16 @@
+"""A signing key can be withdrawn: what it signed is not believed any more."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0002"
+down_revision: str | None = "0001"
+branch_labels: str | None = None
+depends_on: str | None = None
+
+
+def upgrade() -> None:
+    """Nullable: keys that are there stay believed."""
+    op.add_column("signing_keys", sa.Column("withdrawn_at", sa.Double(), nullable=True))

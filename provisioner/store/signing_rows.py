@@ -1,0 +1,110 @@
+"""Where signing keys are kept: private ones sealed by the master key, public ones for good.
+
+An old certificate can still be checked after the signing key was exchanged; after a key was
+withdrawn, nothing that it signed is believed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from sqlalchemy import Connection, insert, select, update
+
+from provisioner.model.base import Record
+from provisioner.store.schema import signing_keys
+from provisioner.store.signing import Signer
+
+if TYPE_CHECKING:  # both import the store, which reads the believed keys here
+    from provisioner.store.master_key import MasterKey
+    from provisioner.store.sql_store import SqlStore
+
+
+async def open_signer(store: SqlStore, master: MasterKey, now: float) -> Signer:
+    """The signer with the store's newest key; one is made if there is none."""
+    return await store.write(lambda c: _newest(c, master) or _make(c, master, now))
+
+
+async def exchange_signing_key(
+    store: SqlStore, master: MasterKey, now: float, *, compromised: bool = False
+) -> Signer:
+    """A signer with a new key. The older ones can only verify from now on.
+
+    `compromised`: nothing that the older ones signed is believed any more, at once and for good.
+    """
+
+    def exchange(connection: Connection) -> Signer:
+        connection.execute(update(signing_keys).values(private=None))
+        if compromised:
+            connection.execute(
+                update(signing_keys)
+                .where(signing_keys.c.withdrawn_at.is_(None))
+                .values(withdrawn_at=now)
+            )
+        return _make(connection, master, now)
+
+    return await store.write(exchange)
+
+
+class SigningKey(Record):
+    """One key that signs or signed here. `signs`: it is the one that signs now."""
+
+    key_id: str
+    public: bytes
+    created_at: float
+    signs: bool
+    withdrawn_at: float | None
+
+
+def read_keys(connection: Connection) -> tuple[SigningKey, ...]:
+    """Every key that ever signed here, the newest first."""
+    query = select(signing_keys).order_by(signing_keys.c.created_at.desc(), signing_keys.c.key_id)
+    return tuple(
+        SigningKey(
+            key_id=row.key_id,
+            public=row.public,
+            created_at=row.created_at,
+            signs=row.private is not None,
+            withdrawn_at=row.withdrawn_at,
+        )
+        for row in connection.execute(query)
+    )
+
+
+def believed(connection: Connection) -> Mapping[str, bytes]:
+    """Every key whose signatures are believed: key id -> 32 bytes."""
+    return {k.key_id: k.public for k in read_keys(connection) if k.withdrawn_at is None}
+
+
+async def public_keys(store: SqlStore) -> Mapping[str, bytes]:
+    """Every key whose signatures are believed: key id -> 32 bytes."""
+    return await store.read(believed)
+
+
+def _newest(connection: Connection, master: MasterKey) -> Signer | None:
+    row = connection.execute(
+        select(signing_keys.c.key_id, signing_keys.c.private)
+        .where(signing_keys.c.private.is_not(None))
+        .order_by(signing_keys.c.created_at.desc(), signing_keys.c.key_id)
+        .limit(1)
+    ).first()
+    if row is None:
+        return None
+    raw = master.open(row.private, f"signing key {row.key_id}")
+    return Signer(Ed25519PrivateKey.from_private_bytes(raw))
+
+
+def _make(connection: Connection, master: MasterKey, now: float) -> Signer:
+    key = Ed25519PrivateKey.generate()
+    signer = Signer(key)
+    connection.execute(
+        insert(signing_keys).values(
+            key_id=signer.key_id,
+            master_key_id=master.id,
+            public=signer.public_key,
+            private=master.seal(key.private_bytes_raw(), f"signing key {signer.key_id}"),
+            created_at=now,
+        )
+    )
+    return signer

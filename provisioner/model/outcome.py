@@ -62,6 +62,7 @@ class Reason(StrEnum):
     DRIFT = "drift"  # what is installed is not what was certified
     CERTIFICATE_EXPIRED = "certificate_expired"
     CERTIFICATE_INVALID = "certificate_invalid"
+    NOT_SANITIZED = "not_sanitized"  # something may still hold a former tenant's data
     ISOLATION = "isolation"  # a port is not where it must be, or a leak was seen
     SWITCH_REFUSED = "switch_refused"  # a switch did not apply a change
     QUOTA = "quota"  # the tenant may not have more

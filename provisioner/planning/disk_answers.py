@@ -1,0 +1,176 @@
+"""What the maintenance agent says of disks and erasures, as records; everything else is refused.
+
+The agent runs on a machine that a tenant had: its answers are hostile until they are read here.
+docs/erasure.md has the contract with the hardware manager in the maintenance image.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from provisioner.model.base import Record
+from provisioner.model.erasure import Disk, ErasureRecord, Holder, Method, Result
+from provisioner.model.outcome import Blocker, Reason
+
+DISKS_MAX = 128  # the largest HGX chassis sold has 34 drive bays; beyond this it is nonsense
+TEXT_MAX = 400
+SIZE_MAX_BYTES = 1 << 60
+_NAME = re.compile(r"/dev/[A-Za-z0-9_!-]{1,32}")
+# Printable, no blanks at the ends: a serial goes into a command and into people's terminals.
+_SERIAL = re.compile(r"[!-~](?:[ -~]{0,62}[!-~])?")
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+
+# NVM Express Base Specification 1.4, Identify Controller: SANICAP bits 0 and 1 (crypto erase and
+# block erase by Sanitize), OACS bit 1 (Format NVM), FNA bit 2 (Format can erase cryptographically)
+_SANITIZE_CRYPTO, _SANITIZE_BLOCK, _FORMAT, _FORMAT_CRYPTO = 1, 2, 2, 4
+
+
+class ReadBack(Record):
+    """A range of a disk as it was read, by the serial of the disk that was truly read."""
+
+    serial: str
+    offset: int
+    length: int
+    sha256: str
+
+
+def disks(answer: object, node: str) -> tuple[Disk, ...] | Blocker:
+    """The disks of a `provisioner_disks` answer, by serial; one that cannot be told apart: no."""
+    listed = answer.get("disks") if isinstance(answer, Mapping) else None
+    if not isinstance(listed, Sequence) or isinstance(listed, str) or len(listed) > DISKS_MAX:
+        return malformed(node, "its disks are no list of a credible length")
+    found: list[Disk] = []
+    for entry in listed:
+        disk = _disk(entry)
+        if disk is None:
+            return malformed(node, f"a disk is not described: {entry!r:.120}")
+        found.append(disk)
+    for attribute in ("serial", "name"):
+        values = [getattr(d, attribute) for d in found]
+        twice = sorted({v for v in values if values.count(v) > 1})
+        if twice:
+            return Blocker(
+                reason=Reason.DUPLICATE,
+                subject=f"{node}/{twice[0]}",
+                detail=f"two disks have this {attribute}: nobody can tell which is meant",
+                unblock="Merge its namespaces into one, or take one of the disks out.",
+            )
+    return tuple(sorted(found, key=lambda d: d.serial))
+
+
+def _disk(entry: object) -> Disk | None:
+    if not isinstance(entry, Mapping):
+        return None
+    name, serial, size = entry.get("name"), entry.get("serial"), entry.get("size")
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        return None
+    if not isinstance(serial, str) or not _SERIAL.fullmatch(serial.strip()):
+        return None
+    if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size <= SIZE_MAX_BYTES:
+        return None
+    return Disk(
+        name=name,
+        serial=serial.strip(),
+        wwn=printable(entry.get("wwn"), 64),
+        model=printable(entry.get("model"), 64),
+        size_bytes=size,
+        transport=printable(entry.get("transport"), 16).lower(),
+        methods=_methods(entry),
+    )
+
+
+def _methods(entry: Mapping[str, Any]) -> tuple[Method, ...]:
+    """What the disk says that it can do, from the facts that its own tools printed."""
+    found: list[Method] = []
+    nvme, ata = entry.get("nvme"), entry.get("ata")
+    if isinstance(nvme, Mapping):
+        sanitize, commands, formats = (_bits(nvme.get(k)) for k in ("sanicap", "oacs", "fna"))
+        if sanitize & _SANITIZE_CRYPTO:
+            found.append(Method.SANITIZE_CRYPTO)
+        if sanitize & _SANITIZE_BLOCK:
+            found.append(Method.SANITIZE_BLOCK)
+        if commands & _FORMAT:
+            if formats & _FORMAT_CRYPTO:
+                found.append(Method.FORMAT_CRYPTO)
+            found.append(Method.FORMAT_USER_DATA)
+    if isinstance(ata, Mapping) and ata.get("supported") is True and ata.get("frozen") is False:
+        if ata.get("enhanced") is True:
+            found.append(Method.ATA_ENHANCED)
+        found.append(Method.ATA_SECURE)
+    if entry.get("read_only") is not True:
+        found.append(Method.OVERWRITE)
+    return tuple(found)
+
+
+def _bits(value: object) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else 0
+
+
+def erased(
+    answer: object, disk: Disk, method: Method, started_at: float, ended_at: float
+) -> ErasureRecord:
+    """What came of erasing one disk. An answer about anything else is `not_done`."""
+    record = ErasureRecord(
+        holder=Holder.DISK,
+        device=disk.name,
+        serial=disk.serial,
+        model=disk.model,
+        size_bytes=disk.size_bytes,
+        method=method,
+        result=Result.NOT_DONE,
+        started_at=started_at,
+        ended_at=ended_at,
+    )
+    if not isinstance(answer, Mapping):
+        return record.model_copy(update={"detail": f"the agent's answer is {answer!r:.120}"})
+    detail = printable(answer.get("detail"), TEXT_MAX)
+    said = (answer.get("device"), str(answer.get("serial", "")).strip(), answer.get("method"))
+    if said != (disk.name, disk.serial, method.value):
+        other = f"the agent's answer is about {said!r:.120}"
+        return record.model_copy(update={"detail": other})
+    result = answer.get("result")
+    if result not in tuple(Result):
+        return record.model_copy(update={"detail": f"no result: {result!r:.60}; {detail}"})
+    return record.model_copy(update={"result": Result(result), "detail": detail})
+
+
+def step_result(answer: object) -> tuple[Result, str]:
+    """Result and words of a step about the whole machine (the TPM)."""
+    if isinstance(answer, Mapping) and answer.get("result") in tuple(Result):
+        return Result(answer["result"]), printable(answer.get("detail"), TEXT_MAX)
+    return Result.NOT_DONE, f"the agent's answer is {answer!r:.120}"
+
+
+def read_back(answer: object, node: str) -> ReadBack | Blocker:
+    """A `provisioner_read_disk` answer."""
+    if isinstance(answer, Mapping):
+        serial, digest = answer.get("serial"), answer.get("sha256")
+        offset, length = answer.get("offset"), answer.get("bytes")
+        if (
+            isinstance(serial, str)
+            and isinstance(digest, str)
+            and _DIGEST.fullmatch(digest)
+            and type(offset) is int
+            and type(length) is int
+        ):
+            return ReadBack(serial=serial.strip(), offset=offset, length=length, sha256=digest)
+    return malformed(node, f"what it read back is not described: {answer!r:.120}")
+
+
+def printable(value: object, size_max: int) -> str:
+    """Text of a device without what moves a terminal's cursor; "" if it is no text."""
+    if not isinstance(value, str):
+        return ""
+    return "".join(c if c.isprintable() else " " for c in value[:size_max]).strip()
+
+
+def malformed(node: str, detail: str) -> Blocker:
+    """An agent's answer that cannot be read."""
+    return Blocker(
+        reason=Reason.MALFORMED,
+        subject=f"{node}/agent",
+        detail=printable(detail, TEXT_MAX),
+        unblock="Boot the maintenance image that the matrix pins; look at its log if it lasts.",
+    )

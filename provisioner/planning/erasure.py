@@ -1,0 +1,193 @@
+"""Whether a node must be erased, by what, and whether what was done is enough. Pure.
+
+Rule: a device that is missing, unsupported, or without a record is *not sanitized*. Nothing here
+ever turns an absent answer into a good one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from provisioner.model.erasure import (
+    Disk,
+    ErasurePolicy,
+    ErasureRecord,
+    ErasureReport,
+    Holder,
+    Method,
+    Result,
+)
+from provisioner.model.node import Node
+from provisioner.model.outcome import Blocker, Reason
+
+# Best first. Sanitize reaches what a format does not (spare and deallocated blocks, caches); a
+# key change takes seconds, a block erase minutes, an overwrite hours.
+LADDER = (
+    Method.SANITIZE_CRYPTO,
+    Method.SANITIZE_BLOCK,
+    Method.FORMAT_CRYPTO,
+    Method.FORMAT_USER_DATA,
+    Method.ATA_ENHANCED,
+    Method.ATA_SECURE,
+    Method.OVERWRITE,
+)
+_UNBLOCK_DISK = "Replace the disk, or allow `erase_overwrite`; then retry the node."
+# Named, not guessed: no published method is known to us that leaves the card's firmware as it was.
+NOT_OFFERED: Mapping[Holder, str] = {
+    Holder.BLUEFIELD_STORAGE: "the provisioner has no method for the card's eMMC and NVMe",
+    Holder.BIOS: "the matrix pins no BIOS settings that could be restored",
+}
+
+
+def owed(node: Node, policy: ErasurePolicy) -> tuple[Blocker, ...]:
+    """Why this node must be erased before anybody gets it; () if it holds no tenant's data."""
+    if not node.served or (policy.same_tenant_may_skip and node.tenant == node.served):
+        return ()
+    return (
+        Blocker(
+            reason=Reason.NOT_SANITIZED,
+            subject=node.id,
+            detail=f"it served {node.served} and was not erased since",
+            unblock="It is erased by itself in the maintenance network.",
+        ),
+    )
+
+
+def ladder(disk: Disk, policy: ErasurePolicy) -> tuple[Method, ...]:
+    """The methods to try on one disk, best first."""
+    allowed = [m for m in LADDER if m is not Method.OVERWRITE or policy.overwrite]
+    return tuple(m for m in allowed if m in disk.methods)
+
+
+def unsupported(disk: Disk) -> ErasureRecord:
+    """The record of a disk that offers no method which the policy allows."""
+    offered = ", ".join(disk.methods) or "nothing"
+    return ErasureRecord(
+        holder=Holder.DISK,
+        device=disk.name,
+        serial=disk.serial,
+        model=disk.model,
+        size_bytes=disk.size_bytes,
+        result=Result.UNSUPPORTED,
+        detail=f"it offers {offered}, and the policy allows none of it",
+    )
+
+
+def tried(records: Sequence[ErasureRecord]) -> ErasureRecord:
+    """One disk's record out of its tries: the last one, with what failed before it in words."""
+    last = records[-1]
+    before = [f"{r.method.value}: {r.detail or r.result.value}" for r in records[:-1]]
+    words = [w for w in (last.detail, f"before it: {'; '.join(before)}" if before else "") if w]
+    changed = {"detail": "; ".join(words)[:1000], "started_at": records[0].started_at}
+    return last.model_copy(update=changed)
+
+
+def changed(before: Iterable[Disk], after: Iterable[Disk]) -> tuple[str, ...]:
+    """How two looks at a node's disks differ, as sentences; () if they are the same disks."""
+    old, new = {d.identity: d for d in before}, {d.identity: d for d in after}
+    gone = [f"disk {d.serial} is not there any more" for k, d in old.items() if k not in new]
+    came = [f"disk {d.serial} was not there before" for k, d in new.items() if k not in old]
+    return tuple(sorted(gone) + sorted(came))
+
+
+def missing(report: ErasureReport) -> tuple[str, ...]:
+    """What should be among the disks and is not, as sentences."""
+    seen = {d.serial.casefold() for d in report.before}
+    found = [
+        f"the BMC lists drive {serial}, the agent does not see it"
+        for serial in report.expected
+        if serial.casefold() not in seen
+    ]
+    if report.expected_count and len(report.before) < report.expected_count:
+        count = f"{len(report.before)} of {report.expected_count} disks of the profile were seen"
+        found.append(count)
+    if not report.before:
+        found.append("the agent saw no disk at all")
+    return tuple(found)
+
+
+def sanitized(report: ErasureReport, policy: ErasurePolicy) -> tuple[Blocker, ...]:
+    """Every reason why this report does not prove that the node is clean; () if it does."""
+    found = [
+        _no("disks", why, "Put the disk back, or correct the profile.") for why in missing(report)
+    ]
+    for why in changed(report.before, report.after):
+        found.append(_no("disks", why, "Look at the node: its disks changed while it was erased."))
+    records = {r.serial: r for r in report.of(Holder.DISK)}
+    for disk in report.before:
+        record = records.get(disk.serial)
+        if record is None:
+            found.append(_no(f"disk/{disk.serial}", "it has no record", "Retry the node."))
+        elif record.result is not Result.DONE:
+            detail = f"{record.result.value} by {record.method.value}: {record.detail}"
+            found.append(_no(f"disk/{disk.serial}", detail, _UNBLOCK_DISK))
+    for holder in sorted(policy.required - {Holder.DISK}):
+        found += _holder(report, holder)
+    return tuple(b.model_copy(update={"subject": f"{report.node}/{b.subject}"}) for b in found)
+
+
+def _holder(report: ErasureReport, holder: Holder) -> list[Blocker]:
+    records = report.of(holder)
+    unblock = f"Erase it by hand, or take {holder.value} out of `erase_required`."
+    if not records:
+        return [_no(holder.value, "it has no record", unblock)]
+    return [
+        _no(f"{holder.value}/{r.device}", f"{r.result.value}: {r.detail}", unblock)
+        for r in records
+        if r.result is not Result.DONE
+    ]
+
+
+def _no(subject: str, detail: str, unblock: str) -> Blocker:
+    return Blocker(reason=Reason.NOT_SANITIZED, subject=subject, detail=detail, unblock=unblock)
+
+
+def memory(
+    holder: Holder, device: str, off_at: float, on_at: float, wanted_s: float
+) -> ErasureRecord:
+    """Volatile memory: done if the power was seen off for long enough.
+
+    DRAM at room temperature keeps nothing after 2.5 to 35 seconds without power (Halderman et
+    al., "Lest We Remember", USENIX Security 2008); the setting has a margin over that.
+    """
+    off_s = on_at - off_at
+    long_enough = off_at > 0 and off_s >= wanted_s
+    seen = f"host power was seen off for {off_s:.0f} s" if off_at > 0 else "power was not seen off"
+    return ErasureRecord(
+        holder=holder,
+        device=device,
+        method=Method.POWER_REMOVED if long_enough else Method.NONE,
+        result=Result.DONE if long_enough else Result.NOT_DONE,
+        detail=f"{seen}; {wanted_s:.0f} s are asked for",
+        started_at=off_at,
+        ended_at=on_at,
+    )
+
+
+def not_done(holder: Holder, device: str, why: str, now: float) -> ErasureRecord:
+    """Something that was not erased, by name."""
+    return ErasureRecord(
+        holder=holder,
+        device=device,
+        result=Result.NOT_DONE,
+        detail=why,
+        started_at=now,
+        ended_at=now,
+    )
+
+
+def certificate_text(report: ErasureReport, blockers: Sequence[Blocker]) -> str:
+    """The report for a person: one line for each device."""
+    verdict = "SANITIZED" if not blockers else "NOT SANITIZED"
+    lines = [
+        f"{verdict}: node {report.node} ({report.system_serial or 'no serial'}), "
+        f"last tenant {report.tenant}",
+        "",
+    ]
+    for r in sorted(report.records, key=lambda r: (list(Holder).index(r.holder), r.device)):
+        name = " ".join(w for w in (r.device, r.serial, r.model) if w)
+        lines.append(
+            f"{r.holder.value:18} {name:48} {r.method.value:24} {r.result.value:12} {r.detail}"
+        )
+    lines += ["", *(f"not sanitized: {b.subject}: {b.detail}" for b in blockers)]
+    return "\n".join(lines).rstrip() + "\n"

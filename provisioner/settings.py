@@ -63,6 +63,15 @@ class Settings(Record):
     switch_apply_limit_s: float = Field(
         300.0, gt=0, description="A revision is applied, and what it asks is so, within this."
     )
+    agent_heartbeat_s: float = Field(
+        120.0,
+        ge=15,
+        description="A maintenance agent that was silent this long is not there; it calls about "
+        "twice as often.",
+    )
+    agent_token_s: float = Field(
+        86400.0, gt=0, description="The token of a maintenance agent is worth nothing after this."
+    )
     good_reads_wanted: int = Field(
         3, ge=1, le=10, description="Good answers in a row before a restarted BMC is trusted."
     )

@@ -12,7 +12,7 @@ class AgentRequest(Record):
     and was not in `known` came after this was written.
     """
 
-    digest: str  # of name and parameters
+    command: str  # SHA-256 of name and parameters
     name: str  # "clean.execute_clean_step"
     known: tuple[str, ...]  # identifiers that the agent listed before
     sent_at: float

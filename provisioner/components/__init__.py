@@ -13,6 +13,7 @@ from provisioner.components import (
     copies,
     hgx,
     host,
+    host_os,
     host_software,
     nic,
     switch_os,
@@ -21,7 +22,7 @@ from provisioner.components.kind import UNCLASSIFIED, ComponentKind, Item, Rule,
 
 ALL: dict[str, ComponentKind] = {
     kind.name: kind
-    for family in (copies, bluefield, hgx, nic, host, host_software, switch_os)
+    for family in (copies, bluefield, hgx, nic, host, host_os, host_software, switch_os)
     for kind in family.KINDS
 }
 

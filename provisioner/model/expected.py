@@ -55,6 +55,7 @@ class ExpectedNode(Record):
     location: Location = Location()
     dpus: tuple[ExpectedDpu, ...] = ()
     ports: tuple[Port, ...] = ()
+    os_disk: str = Field(default="", max_length=64)  # serial or WWN: where its system is written
     username: str = ""  # switch API
     password: str = Field(default="", repr=False)
     password_env: str = ""

@@ -38,6 +38,14 @@ class Placement(StrEnum):
     MIXED = "mixed"
 
 
+class Boots(StrEnum):
+    """What the host runs, as far as we have brought it about; written before it is done."""
+
+    SYSTEM = "system"  # an operating system from its own disk
+    RAMDISK = "ramdisk"  # the maintenance image, or it is on its way there or back
+    NOTHING = "nothing"  # the maintenance image, and no disk has a system any more
+
+
 class BmcRef(Record):
     """How to reach one BMC of a node. The secret itself is in the store, encrypted, by `name`."""
 
@@ -64,6 +72,11 @@ class Node(Record):
     release: str = ""  # release of the matrix that this node is to run
     profile: str = ""
     tenant: str = ""  # tenant that the node is allocated to; "" while it is nobody's
+    served: str = ""  # tenant whose data may still be in it; "" once it is sanitized
+    fenced_at: float = 0.0  # when it was last proved to be back in the maintenance VRF
+    boots: Boots = Boots.SYSTEM
+    erasure: str = ""  # digest of the last erasure report, in the evidence table
+    os_disk: str = ""  # serial or WWN of the disk for its system; "": chosen by rule
     certificate: str = ""  # id of the certificate in force
     address: str = ""  # in-band address of the host, or management address of the switch
     location: Location = Location()

@@ -111,8 +111,8 @@ def sanitized(report: ErasureReport, policy: ErasurePolicy) -> tuple[Blocker, ..
     found = [
         _no("disks", why, "Put the disk back, or correct the profile.") for why in missing(report)
     ]
-    for why in changed(report.before, report.after):
-        found.append(_no("disks", why, "Look at the node: its disks changed while it was erased."))
+    moved = "Look at the node: its disks changed while it was erased."
+    found += [_no("disks", why, moved) for why in changed(report.before, report.after)]
     records = {r.serial: r for r in report.of(Holder.DISK)}
     for disk in report.before:
         record = records.get(disk.serial)
@@ -179,11 +179,8 @@ def not_done(holder: Holder, device: str, why: str, now: float) -> ErasureRecord
 def certificate_text(report: ErasureReport, blockers: Sequence[Blocker]) -> str:
     """The report for a person: one line for each device."""
     verdict = "SANITIZED" if not blockers else "NOT SANITIZED"
-    lines = [
-        f"{verdict}: node {report.node} ({report.system_serial or 'no serial'}), "
-        f"last tenant {report.tenant}",
-        "",
-    ]
+    whose = f"node {report.node} ({report.system_serial or 'no serial'})"
+    lines = [f"{verdict}: {whose}, last tenant {report.tenant}", ""]
     for r in sorted(report.records, key=lambda r: (list(Holder).index(r.holder), r.device)):
         name = " ".join(w for w in (r.device, r.serial, r.model) if w)
         lines.append(

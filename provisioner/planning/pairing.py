@@ -125,6 +125,7 @@ def _node(expected: Expected, wanted: ExpectedNode, bmcs: tuple[BmcRef, ...], no
         address=wanted.address,
         location=wanted.location,
         ports=wanted.ports,
+        os_disk=wanted.os_disk,
         bmcs=bmcs,
     )
 

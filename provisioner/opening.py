@@ -18,7 +18,7 @@ from provisioner.planning import expected_text, matrix_text
 from provisioner.planning.located_yaml import SIZE_MAX, Located, load
 from provisioner.ports import Secret
 from provisioner.settings import Settings
-from provisioner.store.master_key import prepare_key
+from provisioner.store.master_key import MasterKey, prepare_key
 from provisioner.store.signing import Signer
 from provisioner.store.signing_rows import open_signer
 from provisioner.store.sql_store import SqlStore, open_store
@@ -34,6 +34,7 @@ class Data:
     store: SqlStore
     vault: Vault
     signer: Signer
+    master: MasterKey
 
 
 @asynccontextmanager
@@ -42,7 +43,7 @@ async def open_data(directory: Path, now: float) -> AsyncIterator[Data]:
     store = open_store(directory / DATABASE)
     try:
         key = await prepare_key(store, directory, os.environ)
-        yield Data(store, Vault(store, key), await open_signer(store, key, now))
+        yield Data(store, Vault(store, key), await open_signer(store, key, now), key)
     finally:
         await store.close()
 

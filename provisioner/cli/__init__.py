@@ -9,7 +9,7 @@ import sys
 
 import typer
 
-from provisioner.cli import demo, inspect, intake, matrix, node, plan, serve, sim
+from provisioner.cli import certificate, demo, inspect, intake, matrix, node, plan, serve, sim
 from provisioner.model.input_error import InputError
 from provisioner.ports import PortError, StaleWrite, StoreFailed
 
@@ -25,6 +25,7 @@ app.command("plan")(plan.plan)
 app.command("intake")(intake.intake)
 app.command("serve")(serve.serve)
 app.add_typer(node.app, name="node")
+app.add_typer(certificate.app, name="certificate")
 app.add_typer(matrix.app, name="matrix")
 app.add_typer(sim.app, name="sim")
 

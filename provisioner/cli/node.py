@@ -2,49 +2,29 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, TypeVar
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from provisioner.cli.data_options import DataOption, JsonOption, console, node_of, with_data
 from provisioner.model.input_error import InputError
 from provisioner.model.node import Node
-from provisioner.opening import DATABASE, Data, open_data
+from provisioner.opening import Data
 from provisioner.planning.requests import reclaim as reclaimed
 from provisioner.planning.requests import retry as retried
 from provisioner.wall_clock import WallClock
 
 app = typer.Typer(help="Nodes: where each is on its journey, and why.", no_args_is_help=True)
 
-DataOption = Annotated[Path, typer.Option("--data", help="Data directory of the daemon.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="JSON for machines.")]
-Result = TypeVar("Result")
-
-
-def _with_data(directory: Path, work: Callable[[Data], Awaitable[Result]]) -> Result:
-    if not (directory / DATABASE).is_file():
-        raise InputError(
-            str(directory), "", "there is no data directory here", "Run `provisioner intake` first."
-        )
-
-    async def run() -> Result:
-        async with open_data(directory, WallClock().now()) as data:
-            return await work(data)
-
-    return asyncio.run(run())
-
 
 @app.command("list")
 def list_nodes(data: DataOption = Path("var"), as_json: JsonOption = False) -> None:
     """All nodes with state, place and what each waits for."""
-    nodes = _with_data(data, lambda d: d.store.nodes())
+    nodes = with_data(data, lambda d: d.store.nodes())
     if as_json:
         typer.echo(json.dumps([n.model_dump(mode="json") for n in nodes]))
         return
@@ -54,7 +34,7 @@ def list_nodes(data: DataOption = Path("var"), as_json: JsonOption = False) -> N
         table.add_row(
             node.id, node.kind, node.state, node.vrf or "–", node.tenant or "–", Text(note)
         )
-    _console().print(table)
+    console().print(table)
 
 
 @app.command()
@@ -62,26 +42,26 @@ def show(name: str, data: DataOption = Path("var"), as_json: JsonOption = False)
     """One node: state, blockers with what would unblock them, components."""
 
     async def read(opened: Data) -> tuple[Node, object]:
-        node = await _node(opened, name)
+        node = await node_of(opened, name)
         return node, await opened.store.inventory(name)
 
-    node, inventory = _with_data(data, read)
+    node, inventory = with_data(data, read)
     if as_json:
         document = {"node": node.model_dump(mode="json"), "inventory": _dump(inventory)}
         typer.echo(json.dumps(document))
         return
-    console = _console()
-    console.print(f"{node.id} {node.kind} · {node.state} · {node.location}", style="bold")
-    console.print(f"release {node.release or '–'} · profile {node.profile or '–'} · {node.note}")
+    out = console()
+    out.print(f"{node.id} {node.kind} · {node.state} · {node.location}", style="bold")
+    out.print(f"release {node.release or '–'} · profile {node.profile or '–'} · {node.note}")
     for blocker in node.blockers:
-        console.print(f"  blocked: {blocker}\n  unblock: {blocker.unblock}")
+        out.print(f"  blocked: {blocker}\n  unblock: {blocker.unblock}")
     components = getattr(inventory, "components", ())
     if components:
         table = Table("component", "slot", "running", "staged", "source")
         for c in components:
             told = (c.kind, c.slot, c.version or "?", c.staged or "", c.source)
             table.add_row(*(Text(word) for word in told))
-        console.print(table)
+        out.print(table)
 
 
 @app.command()
@@ -101,26 +81,14 @@ def _change(
 ) -> None:
     async def apply(opened: Data) -> str:
         now = WallClock().now()
-        changed = change(await _node(opened, name), now)
+        changed = change(await node_of(opened, name), now)
         if isinstance(changed, str):
             raise InputError(name, "", changed, "See `provisioner node show`.")
         await opened.store.save_node(changed)
         await opened.store.journal("request", name, {"request": word}, now)
         return changed.state
 
-    typer.echo(f"{name}: {_with_data(directory, apply)}")
-
-
-def _console() -> Console:
-    """What a device says is shown as it is, never as markup; uncut when it goes to a file."""
-    return Console(width=None if sys.stdout.isatty() else 200, highlight=False, markup=False)
-
-
-async def _node(opened: Data, name: str) -> Node:
-    node = await opened.store.node(name)
-    if node is None:
-        raise InputError(name, "", "there is no such node", "See `provisioner node list`.")
-    return node
+    typer.echo(f"{name}: {with_data(directory, apply)}")
 
 
 def _dump(inventory: object) -> object:

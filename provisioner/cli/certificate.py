@@ -1,0 +1,281 @@
+"""`provisioner certificate`: what was proved of a node, for people and for other tools.
+
+`verify` needs nothing but the file and the public key: no data directory, no network.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from provisioner.cli.data_options import DataOption, JsonOption, console, node_of, with_data
+from provisioner.model.certificate import Certificate
+from provisioner.model.input_error import InputError
+from provisioner.opening import Data, read_text
+from provisioner.planning import attestation
+from provisioner.planning.attestation import NotAnAttestation, RevocationList
+from provisioner.store import exchange_signing_key, lock_data_directory
+from provisioner.store.signing import envelope_of, keys_of, public_pem, signed
+from provisioner.store.signing_rows import SigningKey, read_keys
+from provisioner.wall_clock import WallClock
+
+app = typer.Typer(
+    help="Certificates: show, export, verify offline, revoke; the keys that sign them.",
+    no_args_is_help=True,
+)
+OutputOption = Annotated[
+    Path | None, typer.Option("--output", "-o", help="Write to this file instead of the terminal.")
+]
+
+
+@app.command()
+def show(name: str, data: DataOption = Path("var"), as_json: JsonOption = False) -> None:
+    """The certificate of a node, in words."""
+
+    async def read(opened: Data) -> tuple[Certificate, bool, bool]:
+        certificate = await _certificate(opened, name)
+        revoked = await opened.store.revoked(certificate.id)
+        return certificate, await opened.store.attested(certificate), revoked
+
+    certificate, good, revoked = with_data(data, read)
+    why = _objections(certificate, None, good=good)
+    why += ("it was revoked",) if revoked else ()
+    if as_json:
+        body = certificate.model_dump(mode="json")
+        typer.echo(json.dumps({"certificate": body, "valid": not why, "objections": why}))
+        return
+    table = Table(show_header=False, box=None)
+    for word, told in _told(certificate):
+        table.add_row(word, Text(told))
+    console().print(table)
+    for objection in why:
+        console().print(f"not valid: {objection}", style="red")
+
+
+@app.command()
+def export(name: str, data: DataOption = Path("var"), output: OutputOption = None) -> None:
+    """The certificate of a node as a signed in-toto attestation (a DSSE envelope)."""
+    certificate = with_data(data, lambda opened: _certificate(opened, name))
+    _write(envelope_of(certificate), output)
+
+
+@app.command()
+def verify(
+    file: Path,
+    key: Annotated[Path, typer.Option("--key", help="Public keys to trust, PEM.")],
+    revocations: Annotated[
+        Path | None, typer.Option("--revocations", help="A signed revocation list.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Check an exported certificate offline. Exit code 0: valid; 1: not; 2: unreadable.
+
+    Without --revocations nobody can tell whether it was revoked, and that is said.
+    """
+    keys = _keys(key)
+    certificate, good = _opened(file, keys)
+    listed = _listed(revocations, keys)
+    why = _objections(certificate, listed, good=good)
+    if as_json:
+        body = certificate.model_dump(mode="json") if good else None
+        document = {
+            "valid": not why,
+            "objections": why,
+            "revocations_checked": listed is not None,
+            "certificate": body,
+        }
+        typer.echo(json.dumps(document))
+    elif why:
+        for objection in why:
+            console().print(f"NOT VALID: {objection}", style="red")
+    else:
+        console().print(f"valid: {certificate.node} until {_day(certificate.expires_at)}")
+        if listed is None:
+            console().print("revocation was not checked: give --revocations FILE", style="yellow")
+    raise typer.Exit(1 if why else 0)
+
+
+@app.command()
+def revoke(
+    name: str,
+    reason: Annotated[str, typer.Option("--reason", help="Why; it is kept for good.")],
+    data: DataOption = Path("var"),
+) -> None:
+    """Take back a node's certificate. A node that is not released yet is proved anew by itself."""
+
+    async def apply(opened: Data) -> str:
+        certificate = await _certificate(opened, name)
+        now = WallClock().now()
+        await opened.store.revoke(certificate.id, reason, now)
+        detail = {"request": "revoke", "certificate": certificate.id, "reason": reason}
+        await opened.store.journal("request", name, detail, now)
+        return certificate.id
+
+    typer.echo(f"{name}: certificate {with_data(data, apply)} is revoked")
+
+
+@app.command("revocations")
+def revocation_list(data: DataOption = Path("var"), output: OutputOption = None) -> None:
+    """The signed list of everything that was revoked, to be published beside the public keys."""
+
+    async def read(opened: Data) -> str:
+        keys = await opened.store.read(read_keys)
+        payload = attestation.revocations(
+            await opened.store.revocations(),
+            [k.key_id for k in keys if k.withdrawn_at is not None],
+            WallClock().now(),
+            attestation.REVOCATIONS_VALID_S,
+        )
+        return opened.signer.seal(attestation.REVOCATIONS_PAYLOAD, payload)
+
+    _write(with_data(data, read), output)
+
+
+@app.command()
+def keys(
+    data: DataOption = Path("var"),
+    pem: Annotated[bool, typer.Option("--pem", help="PEM, for --key of verify.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Public keys that signed here: which signs now, which only verifies, which is withdrawn."""
+
+    async def read(opened: Data) -> tuple[SigningKey, ...]:
+        return await opened.store.read(read_keys)
+
+    found = with_data(data, read)
+    if pem:
+        believed = [k for k in found if k.withdrawn_at is None]
+        typer.echo("".join(public_pem(k.public) for k in believed), nl=False)
+        return
+    rows = [(k.key_id, _standing(k), _day(k.created_at)) for k in found]
+    if as_json:
+        names = ("key_id", "standing", "created")
+        typer.echo(json.dumps([dict(zip(names, row, strict=True)) for row in rows]))
+        return
+    table = Table("key", "standing", "made")
+    for row in rows:
+        table.add_row(*row)
+    console().print(table)
+
+
+@app.command()
+def rotate(
+    data: DataOption = Path("var"),
+    compromised: Annotated[
+        bool,
+        typer.Option("--compromised", help="Believe nothing any more that older keys signed."),
+    ] = False,
+) -> None:
+    """Sign with a new key from now on. The daemon must be stopped: it holds the old one.
+
+    Certificates of older keys stay valid until they expire, unless --compromised: then every node
+    that is not released is proved anew, and released ones are shown as needing it.
+    """
+
+    async def apply(opened: Data) -> str:
+        now = WallClock().now()
+        signer = await exchange_signing_key(
+            opened.store, opened.master, now, compromised=compromised
+        )
+        detail = {"request": "rotate", "key": signer.key_id, "compromised": compromised}
+        await opened.store.journal("request", "", detail, now)
+        return signer.key_id
+
+    with lock_data_directory(data):
+        typer.echo(f"signs from now on: {with_data(data, apply)}")
+    typer.echo("Publish the new public key: provisioner certificate keys --pem")
+
+
+async def _certificate(opened: Data, name: str) -> Certificate:
+    node = await node_of(opened, name)
+    certificate = await opened.store.certificate(node.certificate) if node.certificate else None
+    if certificate is None:
+        remedy = "See `provisioner node show` for what it waits for."
+        raise InputError(name, "", "this node has no certificate", remedy)
+    return certificate
+
+
+def _keys(file: Path) -> dict[str, bytes]:
+    try:
+        found = dict(keys_of(read_text(file)))
+    except ValueError as error:
+        raise InputError(str(file), "", f"unreadable key: {error}", _KEY_REMEDY) from None
+    if not found:
+        raise InputError(str(file), "", "there is no public key in it", _KEY_REMEDY)
+    return found
+
+
+_KEY_REMEDY = "Write it with: provisioner certificate keys --pem"
+
+
+def _opened(file: Path, trusted: dict[str, bytes]) -> tuple[Certificate, bool]:
+    """The certificate of a file, and whether a trusted key signed it."""
+    try:
+        envelope = attestation.opened(read_text(file))
+        return attestation.certificate_of(envelope), signed(envelope, trusted)
+    except NotAnAttestation as error:
+        remedy = "Write it with: provisioner certificate export NODE"
+        raise InputError(str(file), "", str(error), remedy) from None
+
+
+def _listed(file: Path | None, trusted: dict[str, bytes]) -> RevocationList | None:
+    if file is None:
+        return None
+    remedy = "Write it with: provisioner certificate revocations"
+    try:
+        envelope = attestation.opened(read_text(file))
+        if not signed(envelope, trusted):
+            raise InputError(str(file), "", "no trusted key signed this list", remedy)
+        return attestation.revocation_list(envelope)
+    except NotAnAttestation as error:
+        raise InputError(str(file), "", str(error), remedy) from None
+
+
+def _objections(
+    certificate: Certificate, listed: RevocationList | None, *, good: bool
+) -> tuple[str, ...]:
+    if not good:
+        return ("no trusted key signed it",)
+    return attestation.objections(certificate, WallClock().now(), listed)
+
+
+def _told(certificate: Certificate) -> list[tuple[str, str]]:
+    return [
+        ("node", f"{certificate.node} at {certificate.location}"),
+        ("proved for", f"{certificate.release}, {certificate.profile}"),
+        ("issued", f"{_day(certificate.issued_at)}, expires {_day(certificate.expires_at)}"),
+        ("parts", f"{len(certificate.serials)} serials, {len(certificate.versions)} versions"),
+        ("checks", ", ".join(certificate.checks)),
+        ("evidence", f"{len(certificate.evidence)} raw outputs by digest"),
+        ("ports", ", ".join(certificate.ports)),
+        ("matrix", certificate.matrix_digest),
+        ("signed by", certificate.key_id),
+    ]
+
+
+def _standing(key: SigningKey) -> str:
+    if key.withdrawn_at is not None:
+        return f"withdrawn {_day(key.withdrawn_at)}"
+    return "signs" if key.signs else "verifies only"
+
+
+def _day(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def _write(text: str, output: Path | None) -> None:
+    if output is None:
+        typer.echo(text, nl=False)
+        return
+    try:
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        problem = f"it cannot be written ({error.strerror})"
+        raise InputError(str(output), "", problem, "Check the path.") from None
+    typer.echo(f"written: {output}")

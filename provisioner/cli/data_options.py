@@ -1,0 +1,48 @@
+"""What commands on a data directory share: its option, how it is opened, how answers are shown."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+import typer
+from rich.console import Console
+
+from provisioner.model.input_error import InputError
+from provisioner.model.node import Node
+from provisioner.opening import DATABASE, Data, open_data
+from provisioner.wall_clock import WallClock
+
+DataOption = Annotated[Path, typer.Option("--data", help="Data directory of the daemon.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="JSON for machines.")]
+Result = TypeVar("Result")
+
+
+def with_data(directory: Path, work: Callable[[Data], Awaitable[Result]]) -> Result:
+    """Do something with an opened data directory. Raises InputError if there is none."""
+    if not (directory / DATABASE).is_file():
+        raise InputError(
+            str(directory), "", "there is no data directory here", "Run `provisioner intake` first."
+        )
+
+    async def run() -> Result:
+        async with open_data(directory, WallClock().now()) as data:
+            return await work(data)
+
+    return asyncio.run(run())
+
+
+async def node_of(opened: Data, name: str) -> Node:
+    """The node of this name. Raises InputError if there is none."""
+    node = await opened.store.node(name)
+    if node is None:
+        raise InputError(name, "", "there is no such node", "See `provisioner node list`.")
+    return node
+
+
+def console() -> Console:
+    """What a device says is shown as it is, never as markup; uncut when it goes to a file."""
+    return Console(width=None if sys.stdout.isatty() else 200, highlight=False, markup=False)

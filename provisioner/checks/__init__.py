@@ -1,5 +1,7 @@
 """What proves health: one file per check; `ALL` is the table of contents. Pure: outputs in."""
 
+from collections.abc import Collection, Sequence
+
 from provisioner.checks import (
     dcgm_diag,
     ecc,
@@ -19,6 +21,7 @@ from provisioner.checks import (
     versions,
 )
 from provisioner.checks.check import Check
+from provisioner.model.health import Gate
 from provisioner.model.node import NodeKind
 
 # In the order in which they run and are shown.
@@ -42,12 +45,29 @@ ALL: tuple[Check, ...] = (
 )
 
 
-def required(kind: NodeKind) -> tuple[str, ...]:
+# Gates that every validation passes. Fabric tests (C) need partners and long burns (D) hours:
+# they run where they are asked for.
+PLAIN = frozenset({Gate.A, Gate.B})
+
+
+def plain(kind: NodeKind) -> frozenset[str]:
+    """Names of the checks of every validation."""
+    return frozenset(check.name for check in ALL if check.kind is kind and check.gate in PLAIN)
+
+
+def required(kind: NodeKind, selected: Collection[str] | None = None) -> tuple[str, ...]:
     """Names of all results that a report of such a node must have, in the order they are made.
 
-    After every load test the checks for faults that load brings are judged again.
+    `selected`: names of the checks that were asked for; None: those of every validation. After
+    every load test the checks for faults that load brings are judged again.
     """
-    mine = [check for check in ALL if check.kind is kind]
+    names = plain(kind) if selected is None else selected
+    mine = [check for check in ALL if check.kind is kind and check.name in names]
+    return results_of(mine)
+
+
+def results_of(mine: Sequence[Check]) -> tuple[str, ...]:
+    """Names of all results that a run of these checks gives."""
     names = [check.name for check in mine if not check.load]
     for load in (check for check in mine if check.load):
         names += [load.name, *(after(c.name, load.name) for c in mine if c.after_load)]

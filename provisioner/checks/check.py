@@ -12,10 +12,13 @@ from math import isfinite
 
 from pydantic import Field
 
+from provisioner.checks.threshold_data import Limits
 from provisioner.model.base import Record
 from provisioner.model.health import CheckResult, Evidence, Finding, Gate, Severity, Verdict
 from provisioner.model.node import NodeKind
 
+# The output of a command before a load test is in the evidence under its name with this behind it.
+BEFORE = "@before"
 # A hostile output with a million faults is one fault as well as any other.
 FINDINGS_MAX = 64
 DETAIL_MAX = 300  # characters of what a device said that a finding repeats
@@ -41,6 +44,7 @@ class CheckContext(Record):
     """What the outputs are held against: the node's parts, pins and cables."""
 
     gpu_model: str = ""  # "H100", "H200", "B200"; "": not recognised
+    profile: str = ""  # of the matrix; a threshold may be given for it alone
     gpus: int = 8  # an HGX baseboard has eight
     gpu_serials: tuple[str, ...] = ()  # from Redfish; (): it gives none
     pins: Mapping[str, tuple[str, ...]] = Field(default_factory=dict)  # kind -> approved versions
@@ -48,9 +52,21 @@ class CheckContext(Record):
     rails: int = 0  # east-west ports
     dpu_pci: tuple[str, ...] = ()  # north-south cards, which have an NV-config of their own
     neighbours: tuple[tuple[str, str], ...] = ()  # (leaf, interface) that the ports are cabled to
+    # "leaf/interface" -> PCI address of the card at the node's end; "": not known
+    cabled_pci: Mapping[str, str] = Field(default_factory=dict)
+    rail_pci: tuple[str, ...] = ()  # cards that carry the east-west ports, as far as known
+    grammars: Mapping[str, str] = Field(default_factory=dict)  # kind -> grammar of its versions
+    sockets: int = 0  # CPUs of the bill of materials; 0: it does not say
+    drives: int = 0  # NVMe drives of it; 0: it does not say
+    # a site's own thresholds, which beat the published ones (docs/thresholds.md)
+    overrides: Mapping[str, Limits] = Field(default_factory=dict)
+    # threshold -> (value, how it was learned from the fleet), used where nobody published one
+    learned: Mapping[str, tuple[float, str]] = Field(default_factory=dict)
 
 
 Judge = Callable[[Mapping[str, Evidence], CheckContext], Iterable[Finding]]
+# The commands for one node, where a limit must be passed to the tool (DCGM's own are too low).
+Lines = Callable[[CheckContext], tuple[Command, ...]]
 # What an output measured, by "name/part"; raises Unreadable as a judge does.
 Measure = Callable[[Mapping[str, Evidence], CheckContext], Mapping[str, float]]
 MEASURED_MAX = 512  # numbers of one result
@@ -67,7 +83,13 @@ class Check:
     kind: NodeKind = NodeKind.HOST
     load: bool = False  # puts load on the node: runs alone
     after_load: bool = False
+    by_hand: bool = False  # nobody runs its command by itself: it judges a file that a person has
     measure: Measure | None = None
+    lines: Lines | None = None
+
+    def commands_of(self, context: CheckContext) -> tuple[Command, ...]:
+        """The commands as they are run on a node of this context."""
+        return self.lines(context) if self.lines is not None else self.commands
 
     def judge(self, evidence: Mapping[str, Evidence], context: CheckContext) -> CheckResult:
         """The verdict on these outputs; `evidence` is by command name."""

@@ -58,7 +58,8 @@ LLDP = Command(name="lldp", line="lldpctl -f json", limit_s=30.0)
 DCGM = Command(name="dcgm", line="dcgmi diag -r 2 -j", limit_s=1800.0)  # 2.5 to 10.5 min (AWS)
 NVBANDWIDTH = Command(
     name="nvbandwidth",
-    line="nvbandwidth -j -i 10 -t host_to_device_memcpy_ce device_to_host_memcpy_ce",
+    line="nvbandwidth -j -i 10 -t host_to_device_memcpy_ce device_to_host_memcpy_ce"
+    " device_to_device_memcpy_read_ce",
     limit_s=600.0,
 )
 NCCL = Command(name="nccl", line="all_reduce_perf -b 16G -e 16G -f 2 -g 8 -c 1", limit_s=600.0)

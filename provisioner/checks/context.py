@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from provisioner.checks.check import CheckContext
 from provisioner.checks.reading import pci
+from provisioner.checks.threshold_data import Limits
 from provisioner.checks.thresholds import TABLE
 from provisioner.model.inventory import DeviceKind, Inventory
 from provisioner.model.matrix import Matrix
@@ -12,8 +15,18 @@ from provisioner.model.node import Node
 NIC_CONFIG_KIND = "nic.config"  # its pinned "version" is the name of an NV-config profile
 
 
-def context_of(node: Node, inventory: Inventory, matrix: Matrix) -> CheckContext:
-    """The context of a node under its release and profile. A missing release pins nothing."""
+def context_of(
+    node: Node,
+    inventory: Inventory,
+    matrix: Matrix,
+    *,
+    overrides: Mapping[str, Limits] | None = None,
+    learned: Mapping[str, tuple[float, str]] | None = None,
+) -> CheckContext:
+    """The context of a node under its release and profile. A missing release pins nothing.
+
+    `overrides`: the site's own thresholds; `learned`: what the fleet taught (checks/check.py).
+    """
     release = matrix.releases.get(node.release)
     profile = release.profiles.get(node.profile) if release else None
     pins = (
@@ -28,6 +41,7 @@ def context_of(node: Node, inventory: Inventory, matrix: Matrix) -> CheckContext
     gpus = inventory.devices_of(DeviceKind.GPU)
     return CheckContext(
         gpu_model=gpu_model(inventory, node.profile),
+        profile=node.profile,
         gpus=counted or 8,
         gpu_serials=tuple(sorted(d.serial for d in gpus if d.serial)),
         pins=pins,
@@ -35,6 +49,8 @@ def context_of(node: Node, inventory: Inventory, matrix: Matrix) -> CheckContext
         rails=sum(p.rail >= 0 for p in node.ports),
         dpu_pci=_dpu_pci(node, inventory),
         neighbours=tuple((p.switch, p.interface) for p in node.ports),
+        overrides=overrides or {},
+        learned=learned or {},
     )
 
 

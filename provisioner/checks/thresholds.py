@@ -1,44 +1,41 @@
-"""Floors and limits per GPU model, each with where it was published. None: nobody published one.
+"""Looks thresholds up for one node: a site's own, then the published one, then a learned one.
 
-A check that meets None is skipped with that reason, and a skipped check is never a pass.
+A check that finds none is skipped with that reason, and a skipped check is never a pass.
 """
 
 from __future__ import annotations
 
-from provisioner.checks.check import NotJudged
+from provisioner.checks.check import CheckContext, NotJudged
+from provisioner.checks.threshold_data import ANY, MODELS, THRESHOLDS, Bound, Limit, Limits
 from provisioner.model.base import Record
 
 
 class Thresholds(Record):
-    """Bandwidths in GB/s (10^9 bytes)."""
+    """What every GPU of a model must have."""
 
-    pcie_gen: int  # of every GPU's link; DCGM's own floor of generation 3 lets a Gen4 link pass
+    pcie_gen: int
     pcie_width: int
-    nvlinks: int  # per GPU: NV18 between any two GPUs
-    host_gpu_gb_s: float | None  # nvbandwidth, each direction, each GPU
-    all_reduce_gb_s: float | None  # nccl-tests, bus bandwidth, one node, 16 GB
+    nvlinks: int  # per GPU
 
 
-# H100, H200: Azure/azurehpc-health-checks conf/nd96isr_h100_v5.conf and nd96isr_h200_v5.conf.
-# B200: no cloud or vendor publishes single-node floors.
+def _published(name: str) -> int:
+    value = THRESHOLDS[name].values[ANY].value
+    assert value is not None
+    return int(value)
+
+
 TABLE: dict[str, Thresholds] = {
-    "H100": Thresholds(
-        pcie_gen=5, pcie_width=16, nvlinks=18, host_gpu_gb_s=48.0, all_reduce_gb_s=460.0
-    ),
-    "H200": Thresholds(
-        pcie_gen=5, pcie_width=16, nvlinks=18, host_gpu_gb_s=48.0, all_reduce_gb_s=431.0
-    ),
-    "B200": Thresholds(
-        pcie_gen=5, pcie_width=16, nvlinks=18, host_gpu_gb_s=None, all_reduce_gb_s=None
-    ),
+    model: Thresholds(
+        pcie_gen=_published("pcie_gen"),
+        pcie_width=_published("pcie_width"),
+        nvlinks=_published("nvlinks"),
+    )
+    for model in MODELS
 }
 
-# Noise gate only: Azure fails at 20 million, Meta's gcm at 50 million (volatile).
-DRAM_CORRECTABLE_MAX = 20_000_000
-# Azure: more than 512 remapped rows for uncorrectable errors.
-REMAPPED_UNCORRECTABLE_MAX = 512
-# Spectrum-X rails are one 400 Gb/s port each (reference architecture).
-RAIL_GBIT_S = 400
+DRAM_CORRECTABLE_MAX = _published("dram_correctable")
+REMAPPED_UNCORRECTABLE_MAX = _published("remapped_uncorrectable")
+RAIL_GBIT_S = _published("rail_gbit_s")
 
 
 def thresholds(gpu_model: str) -> Thresholds:
@@ -48,8 +45,61 @@ def thresholds(gpu_model: str) -> Thresholds:
     return TABLE[gpu_model]
 
 
-def known(value: float | None, what: str, gpu_model: str) -> float:
-    """A published floor; `NotJudged` if nobody published one."""
-    if value is None:
-        raise NotJudged(f"no published floor of {what} for {gpu_model}")
-    return value
+def find(context: CheckContext, name: str) -> Limit:
+    """The limit that holds for a node, with its source; value None: there is none yet.
+
+    A learned value stands in only where nobody gives one: a fleet that is bad as a whole must not
+    lower what a vendor promises.
+    """
+    given = _first(context.overrides.get(name, {}), context)
+    published = _first(THRESHOLDS[name].values, context)
+    found = given if given is not None else published
+    if found is not None and found.value is not None:
+        return found
+    if name in context.learned:
+        value, how = context.learned[name]
+        return Limit(value=value, source=f"learned: {how}"[:300], learned=True)
+    return found or Limit(
+        value=None, source=f"none for GPU model {context.gpu_model or 'unknown'!r}"
+    )
+
+
+def floor(context: CheckContext, name: str) -> float:
+    """The value that holds for a node; `NotJudged` if there is none yet."""
+    limit = find(context, name)
+    if limit.value is None:
+        what = f"{THRESHOLDS[name].about} on {context.gpu_model or 'an unknown GPU model'}"
+        remedy = "learned baseline needed" if limit.learned else "give one in a thresholds file"
+        raise NotJudged(f"no published floor of {what} ({name}); {remedy}")
+    return limit.value
+
+
+def misses(context: CheckContext, name: str, measured: float) -> tuple[str, str] | None:
+    """None if a figure is good enough, else (measured, wanted) for a person.
+
+    Raises `NotJudged` if there is no threshold yet.
+    """
+    wanted, row = floor(context, name), THRESHOLDS[name]
+    good = measured >= wanted if row.bound is Bound.MIN else measured <= wanted
+    if good:
+        return None
+    return f"{measured:.6g} {row.unit}", f"{row.bound} {wanted:.6g} {row.unit}"
+
+
+def _first(limits: Limits, context: CheckContext) -> Limit | None:
+    for key in (context.profile, context.gpu_model, ANY):
+        if key and key in limits:
+            return limits[key]
+    return None
+
+
+def markdown() -> str:
+    """The table in docs/thresholds.md, from the data itself."""
+    rows = ["| threshold | unit | for | value | source |", "|---|---|---|---|---|"]
+    for name, row in THRESHOLDS.items():
+        for model, limit in row.values.items():
+            value = "unknown, learned from the fleet"
+            if limit.value is not None:
+                value = f"{row.bound} {limit.value:,.10g}".replace(",", " ")
+            rows.append(f"| `{name}` | {row.unit} | {model} | {value} | {limit.source} |")
+    return "\n".join(rows) + "\n"

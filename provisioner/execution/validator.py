@@ -7,7 +7,7 @@ After each load test the checks for faults that load brings are judged again on 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from provisioner import checks as declared
 from provisioner.checks.check import Check, CheckContext, Command
@@ -35,11 +35,17 @@ class Validator:
         self._checks = checks
         self._matrix = matrix
 
-    async def validate(self, node: Node, inventory: Inventory) -> HealthReport | Blocker:
-        """A report bound to this inventory. A Blocker: the node could not be asked at all."""
+    async def validate(
+        self, node: Node, inventory: Inventory, selected: Collection[str] | None = None
+    ) -> HealthReport | Blocker:
+        """A report bound to this inventory. A Blocker: the node could not be asked at all.
+
+        `selected`: names of the checks to run; None: those of every validation.
+        """
         started_at = self._site.clock.now()
         context = context_of(node, inventory, self._matrix)
-        mine = [c for c in self._checks if c.kind is node.kind]
+        names = declared.plain(node.kind) if selected is None else selected
+        mine = [c for c in self._checks if c.kind is node.kind and c.name in names]
         results: list[CheckResult] = []
         for gate in Gate:
             here = [c for c in mine if c.gate is gate]
@@ -64,14 +70,14 @@ class Validator:
         self, node: Node, stage: Sequence[Check], mine: Sequence[Check], context: CheckContext
     ) -> list[CheckResult] | Blocker:
         """One call for checks that go together; after a load test, the error checks again."""
-        outputs = await self._ask(node, stage)
+        outputs = await self._ask(node, stage, context)
         if isinstance(outputs, Blocker):
             return outputs
         results = [await self._judge(check, outputs, context) for check in stage]
         if not stage[0].load:
             return results
         again = [c for c in mine if c.after_load]
-        outputs = await self._ask(node, again) if again else {}
+        outputs = await self._ask(node, again, context) if again else {}
         if isinstance(outputs, Blocker):
             return outputs
         for check in again:
@@ -87,8 +93,10 @@ class Validator:
         digest = await self._store.put_evidence(json.dumps(raw, sort_keys=True))
         return check.judge(outputs, context).model_copy(update={"evidence": digest})
 
-    async def _ask(self, node: Node, checks: Iterable[Check]) -> Outputs | Blocker:
-        commands = {c.name: c for check in checks for c in check.commands}
+    async def _ask(
+        self, node: Node, checks: Iterable[Check], context: CheckContext
+    ) -> Outputs | Blocker:
+        commands = {c.name: c for check in checks for c in check.commands_of(context)}
         if node.kind is NodeKind.SWITCH:
             return await self._ask_switch(node, list(commands.values()))
         listed = [(c.name, c.line, c.limit_s) for c in commands.values()]

@@ -14,6 +14,7 @@ from provisioner.sim.host import HostView, Output
 from provisioner.sim.parts import Device
 
 HOST_GPU_GB_S = {5: 55.3, 4: 26.4, 3: 13.2, 2: 6.5, 1: 3.1}  # one x16 link, by generation
+GPU_GPU_GB_S = 391.0  # one pair of H100 over NVSwitch
 ALL_REDUCE_GB_S = 478.0  # 8 H100 over NVSwitch, 16 GB
 NCCL_BYTES = 16 * 1024**3
 ISOLATE, CONFIG = 2, 5  # DCGM error severities
@@ -114,6 +115,9 @@ def nvbandwidth(view: HostView, command: str) -> Output:
     names = words[words.index("-t") + 1 :] if "-t" in words else []
     cases = []
     for name in names:
+        if name.startswith("device_to_device"):
+            cases.append(_device_to_device(view, name))
+            continue
         direction = "->" if name.startswith("host_to_device") else "<-"
         values = [_host_gpu(view, gpu) for gpu in view.gpus]
         cases.append(
@@ -136,6 +140,31 @@ def nvbandwidth(view: HostView, command: str) -> Output:
         "testcases": cases,
     }
     return Output(0, json.dumps({"nvbandwidth": body}, indent="\t") + "\n")
+
+
+def _device_to_device(view: HostView, name: str) -> dict[str, Any]:
+    """Each GPU to each other over NVLink; a GPU with links down is slow with all of them."""
+    slow = [1 - int(gpu.traits.get("nvlinks_down", 0)) / 18 for gpu in view.gpus]
+    rows = [
+        [
+            "N/A" if a == b else f"{view.near(GPU_GPU_GB_S * min(x, y), 0.004):.4f}"
+            for b, y in enumerate(slow)
+        ]
+        for a, x in enumerate(slow)
+    ]
+    if len(rows) < 2:
+        return {"name": name, "status": "Waived"}
+    values = [float(cell) for row in rows for cell in row if cell != "N/A"]
+    return {
+        "average": sum(values) / len(values),
+        "bandwidth_description": "memcpy CE GPU(row) -> GPU(column) bandwidth (GB/s) ",
+        "bandwidth_matrix": rows,
+        "max": max(values),
+        "min": min(values),
+        "name": name,
+        "status": "Passed",
+        "sum": sum(values),
+    }
 
 
 def nccl(view: HostView, command: str) -> Output:

@@ -1,0 +1,160 @@
+"""The published thresholds, one row per figure: unit, direction, and per GPU model a value with its
+source.
+
+Rule: a figure that nobody published is None with `learned=True`, never a guess. It may be learned
+from the fleet or given by a site's own file (docs/thresholds.md); until then nothing is judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+from pydantic import Field
+
+from provisioner.model.base import Record
+
+ANY = "any"  # key of a value that holds for every GPU model
+MODELS = ("H100", "H200", "B200")  # by which a node is recognised (checks/context.py)
+
+_AZURE_H100 = "Azure/azurehpc-health-checks conf/nd96isr_h100_v5.conf"
+_AZURE_H200 = "Azure/azurehpc-health-checks conf/nd96isr_h200_v5.conf"
+_DCGM = "NVIDIA/DCGM nvvs/diag-skus.yaml.in"
+_GCP = "GoogleCloudPlatform/cluster-health-scanner"
+_IMBUE = "imbue-ai/cluster-health"
+_NOBODY = "no vendor or cloud publishes one"
+
+
+class Bound(StrEnum):
+    """Which side of the threshold is good."""
+
+    MIN = "at least"
+    MAX = "at most"
+
+
+class Limit(Record):
+    """One value and who says so. `value` None: nobody does; `learned`: the fleet may."""
+
+    value: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    source: str = Field(min_length=1, max_length=300)
+    learned: bool = False
+
+
+Limits = Mapping[str, Limit]  # by profile, GPU model or "any"; the first of these that is there
+
+
+class Threshold(Record):
+    """One figure that a check is judged by."""
+
+    unit: str
+    bound: Bound
+    about: str
+    values: Mapping[str, Limit]
+
+
+def _row(unit: str, bound: Bound, about: str, **values: tuple[float | None, str]) -> Threshold:
+    limits = {
+        model: Limit(value=value, source=source, learned=value is None)
+        for model, (value, source) in values.items()
+    }
+    return Threshold(unit=unit, bound=bound, about=about, values=limits)
+
+
+_UNKNOWN = (None, _NOBODY)
+_LINK = "the part's own link: PCIe 5.0 x16; DCGM's floor of generation 3 lets a Gen4 link pass"
+_NV18 = "18 NVLinks a GPU: NV18 between any two in `nvidia-smi topo -m`"
+
+THRESHOLDS: Mapping[str, Threshold] = {
+    "pcie_gen": _row("generation", Bound.MIN, "PCIe generation of a GPU's link", any=(5, _LINK)),
+    "pcie_width": _row("lanes", Bound.MIN, "PCIe width of a GPU's link", any=(16, _LINK)),
+    "nvlinks": _row("links", Bound.MIN, "NVLinks of a GPU that are up", any=(18, _NV18)),
+    "host_gpu_gb_s": _row(
+        "GB/s",
+        Bound.MIN,
+        "host to GPU and back, each GPU (nvbandwidth)",
+        H100=(48, _AZURE_H100),
+        H200=(48, _AZURE_H200),
+        B200=_UNKNOWN,
+    ),
+    "gpu_gpu_gb_s": _row(
+        "GB/s",
+        Bound.MIN,
+        "GPU to GPU over NVLink, each pair (nvbandwidth)",
+        H100=(335, _AZURE_H100),
+        H200=(335, _AZURE_H200),
+        B200=_UNKNOWN,
+    ),
+    "all_reduce_gb_s": _row(
+        "GB/s",
+        Bound.MIN,
+        "bus bandwidth of an all-reduce in one node (nccl-tests)",
+        H100=(460, _AZURE_H100),
+        H200=(431, _AZURE_H200),
+        B200=_UNKNOWN,
+    ),
+    "nccl_message_gib": _row(
+        "GiB", Bound.MIN, "message that the floors of nccl-tests are for", any=(16, _AZURE_H100)
+    ),
+    "all_gather_gb_s": _row("GB/s", Bound.MIN, "all-gather in one node", any=_UNKNOWN),
+    "reduce_scatter_gb_s": _row("GB/s", Bound.MIN, "reduce-scatter in one node", any=_UNKNOWN),
+    "alltoall_gb_s": _row("GB/s", Bound.MIN, "all-to-all in one node", any=_UNKNOWN),
+    "gdr_loopback_gbit_s": _row(
+        "Gbit/s",
+        Bound.MIN,
+        "GPUDirect loopback of a 400 Gbit/s NIC (ib_write_bw)",
+        H100=(380, _AZURE_H100),
+        H200=(360, _AZURE_H200),
+        B200=_UNKNOWN,
+    ),
+    "hbm_mb_s": _row(
+        "MB/s",
+        Bound.MIN,
+        "HBM bandwidth of a GPU (DCGM memory_bandwidth), passed explicitly",
+        H100=(1_905_000, f"{_DCGM}, device 2330: 75 % of a measured value"),
+        # the entry says 2333 in a field of MB/s, with a comment of 3110 GB/s x .75: taken as it
+        # stands that test cannot fail
+        H200=(2_332_500, f"{_DCGM}, device 2335: 75 % of 3110 GB/s (its own field says 2333 MB/s)"),
+        B200=(4_072_500, f"{_DCGM}, device 2901: 75 % of a measured value"),
+    ),
+    "burn_of_median": _row(
+        "of the node's median",
+        Bound.MIN,
+        "GFLOP/s of a GPU beside the other GPUs of its node (gpu_burn)",
+        any=(0.95, "microsoft/superbenchmark: variance rule of 5 %"),
+    ),
+    "storage_read_gb_s": _row("GB/s", Bound.MIN, "sequential read of a drive", any=_UNKNOWN),
+    "storage_read_iops": _row("1/s", Bound.MIN, "random reads of a drive, 4 KiB", any=_UNKNOWN),
+    "stream_triad_gb_s": _row("GB/s", Bound.MIN, "memory bandwidth (STREAM triad)", any=_UNKNOWN),
+    "nccl_pair_gb_s": _row(
+        "GB/s",
+        Bound.MIN,
+        "all-reduce over two nodes, 16 GPUs (nccl-tests)",
+        H100=_UNKNOWN,
+        H200=(250, f"{_GCP}, a3-ultra: 8 x 400 Gbit/s RoCE"),
+        B200=(250, f"{_GCP}, a4: 8 x 400 Gbit/s RoCE"),
+    ),
+    "nccl_rail_gb_s": _row("GB/s", Bound.MIN, "all-reduce over two nodes, one rail", any=_UNKNOWN),
+    "nccl_group_gb_s": _row("GB/s", Bound.MIN, "all-reduce over k nodes", any=_UNKNOWN),
+    "nccl_group_alltoall_gb_s": _row("GB/s", Bound.MIN, "all-to-all over k nodes", any=_UNKNOWN),
+    "rdma_pair_gbit_s": _row(
+        "Gbit/s",
+        Bound.MIN,
+        "one rail between two nodes, both ways at once, GPUDirect (ib_write_bw -b)",
+        any=(720, f"{_IMBUE}: 90 % of 2 x 400 Gbit/s"),
+    ),
+    "rdma_latency_us": _row(
+        "us", Bound.MAX, "99th percentile of one rail between two nodes (ib_read_lat)", any=_UNKNOWN
+    ),
+    "rail_gbit_s": _row(
+        "Gbit/s", Bound.MIN, "rate of a rail's port", any=(400, "Spectrum-X reference architecture")
+    ),
+    "dram_correctable": _row(
+        "errors",
+        Bound.MAX,
+        "correctable DRAM errors since boot: a noise gate only",
+        any=(20_000_000, f"{_AZURE_H100}; facebookresearch/gcm allows 50 million"),
+    ),
+    "remapped_uncorrectable": _row(
+        "rows", Bound.MAX, "rows remapped for uncorrectable errors", any=(512, _AZURE_H100)
+    ),
+}

@@ -1,4 +1,4 @@
-"""Requests to devices, runs on hosts, and time: the seam where the simulator stands in."""
+"""Requests to devices, and time: the seam where the simulator stands in."""
 
 from __future__ import annotations
 
@@ -126,34 +126,6 @@ class SwitchTransport(Protocol):
     """Requests to a switch's REST API (NVUE). Raises `PortError` subclasses only."""
 
     async def request(self, switch: SwitchAddress, call: Call) -> Reply: ...
-
-    async def close(self) -> None: ...
-
-
-@dataclass(frozen=True)
-class PlaybookCall:
-    """One playbook on one host. The runner may batch calls of the same play into one process."""
-
-    play: str  # "run_commands", "host_software", ...: a file in ansible/playbooks without ".yml"
-    host: str  # node id
-    address: str  # where to reach it
-    variables: Mapping[str, Any]
-    timeout_s: float
-
-
-@dataclass(frozen=True)
-class PlaybookResult:
-    """How it ended on this host. `facts` is the one JSON fact that the play sets."""
-
-    status: str  # "ok" | "failed" | "unreachable" | "timeout"
-    facts: Mapping[str, Any]
-    detail: str = ""  # message of the failed task, for a person
-
-
-class PlaybookRunner(Protocol):
-    """Runs a playbook on a host; one host's failure never touches another's. Raises nothing."""
-
-    async def run(self, call: PlaybookCall) -> PlaybookResult: ...
 
     async def close(self) -> None: ...
 

@@ -7,6 +7,7 @@ from pydantic import Field
 from provisioner.model.base import Record
 from provisioner.model.inventory import Activation
 
+MAINTENANCE = "maintenance"  # name of the maintenance image in `images`
 UNKNOWN = "unknown"  # a pin that no public document gives; refused in production mode
 
 
@@ -95,5 +96,7 @@ class Matrix(Record):
     bundles: dict[str, dict[str, dict[str, str]]] = Field(default_factory=dict)
     # NV-config profiles by name ("RA1.3"): parameter -> value as mlxconfig prints it
     nic_profiles: dict[str, dict[str, str]] = Field(default_factory=dict)
+    # what nodes boot for maintenance, by name: MAINTENANCE is the bootable image of the agent
+    images: dict[str, Pin] = Field(default_factory=dict)
 
     model_config = Record.model_config | {"populate_by_name": True}

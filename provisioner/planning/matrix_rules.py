@@ -103,6 +103,10 @@ class _Rules:
                     self._version((*path, part), wanted, known=True)
         for name in self.matrix.nic_profiles:
             self._name(("nic_profiles", name), name)
+        for name, image in self.matrix.images.items():
+            self._name(("images", name), name)
+            self._version(("images", name, "version"), image.version)
+            self._file(("images", name), image.artifact, image.sha256, image.evidence)
 
     def _profile(self, path: Path, name: str, profile: Profile) -> None:
         self._name(path, name)

@@ -152,6 +152,14 @@ journal = Table(
     Column("digest", String, nullable=False),
 )
 
+agents = Table(
+    "agents",
+    metadata,
+    Column("node", String, ForeignKey("nodes.id"), primary_key=True),
+    Column("body", Text, nullable=False),  # without the token, which is in `credentials`
+    Column("seen_at", Double, nullable=False),
+)
+
 matrices = Table(
     "matrices",
     metadata,

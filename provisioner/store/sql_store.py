@@ -13,13 +13,14 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine
 
+from provisioner.model.agent import AgentSession
 from provisioner.model.certificate import Certificate, Revocation
 from provisioner.model.health import HealthReport
 from provisioner.model.inventory import Inventory
 from provisioner.model.node import Node
 from provisioner.model.operation import ActionStatus, LedgerEntry, Operation, OperationStatus
 from provisioner.model.tenant import ReleaseProof, Tenant
-from provisioner.store import evidence_rows, node_rows, operation_rows, signing_rows
+from provisioner.store import agent_rows, evidence_rows, node_rows, operation_rows, signing_rows
 from provisioner.store import journal as chain
 from provisioner.store.database import (
     MEMORY,
@@ -184,6 +185,14 @@ class SqlStore:
 
     async def proof(self, node: str) -> ReleaseProof | None:
         return await self.read(lambda c: evidence_rows.read_proof(c, node))
+
+    # maintenance agents (`ports.AgentRows`)
+
+    async def agent_sessions(self) -> Sequence[AgentSession]:
+        return await self.read(agent_rows.read_sessions)
+
+    async def put_agent_session(self, session: AgentSession) -> None:
+        await self.write(lambda c: agent_rows.put_session(c, session))
 
     # tenants, journal, matrices
 

@@ -10,6 +10,7 @@ import random
 import uuid
 
 from provisioner.sim.clock import Schedule
+from provisioner.sim.disks import fit_disks
 from provisioner.sim.machine import Machine
 from provisioner.sim.parts import Bluefield, Bmc, Device, Durations, Firmware, Host
 from provisioner.sim.shapes_items import HOST_ITEMS
@@ -126,6 +127,7 @@ def _fit_parts(machine: Machine, rng: random.Random) -> None:
     for n in range(6):
         psu = "SIMULATED-PSU"
         fit(Device("psu", f"PSU{n + 1}", psu, _serial(rng, "P3K6", 15), psu))
+    machine.disks = fit_disks(machine.devices)
 
 
 def _fit_tray(machine: Machine) -> None:

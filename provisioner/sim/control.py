@@ -45,6 +45,8 @@ class Control:
         }.items():
             app.router.add_get(route, _answering(read))
         app.router.add_post("/inband", _taking(self._inband))
+        app.router.add_post("/agents/calls", _taking(self._agent_calls))
+        app.router.add_post("/agents/request", _taking(self._agent_request))
         app.router.add_post("/faults", _taking(self._change_faults))
         app.router.add_post("/uncertified", _taking(self._uncertified))
         return app
@@ -84,6 +86,7 @@ class Control:
             "redfish": sum(s.requests for s in self.site.redfish.values()),
             "nvue": sum(s.requests for s in self.site.nvue.values()),
             "inband": self.site.inband.calls,
+            "agents": self.site.agents.calls_made,
         }
 
     def _faults(self) -> dict[str, Any]:
@@ -109,6 +112,22 @@ class Control:
             return await self.site.inband.run(play, host, variables)
         except (KeyError, TypeError, AttributeError) as problem:
             raise BadRule(f"variables: {problem!r:.100}") from None
+
+    async def _agent_calls(self, given: dict[str, Any]) -> Any:
+        now, agents = self.site.advance(), self.site.agents
+        try:
+            for told in given["answers"]:
+                agents.answered(told["call"], int(told["status"]), told["body"], now)
+        except (KeyError, TypeError, ValueError) as problem:
+            raise BadRule(f"answers: {problem!r:.100}") from None
+        return {"calls": agents.calls(now)}
+
+    async def _agent_request(self, given: dict[str, Any]) -> Any:
+        now = self.site.advance()
+        try:
+            return {"answer": self.site.agents.request(**given, now=now)}
+        except (KeyError, TypeError, ValueError, AttributeError) as problem:
+            raise BadRule(f"request: {problem!r:.100}") from None
 
     async def _change_faults(self, given: dict[str, Any]) -> Any:
         """{"preset", "node", "part"}, {"rules": [...]} or {"remove": name}."""

@@ -1,7 +1,7 @@
 """Named faults, each with its number in the fault catalogue and one line of meaning.
 
 S: sessions, T: transport, E: HTTP semantics, U: updates and tasks, V: values, P: power and media
-(facts: redfish 4). H: faults of parts, seen in-band; W: switches.
+(facts: redfish 4). H: faults of parts, seen in-band; M: maintenance agents; W: switches.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from provisioner.sim import agent_faults
 from provisioner.sim.faults import HUGE_BYTES, BadRule, Rule
 from provisioner.sim.site import Site
 
@@ -270,7 +271,9 @@ IN_SWITCHES = (
     _switch("fan_missing", "W10", "a fan is missing"),
 )
 
-ALL: dict[str, Preset] = {p.name: p for p in (*ON_WIRE, *IN_ANSWERS, *IN_PARTS, *IN_SWITCHES)}
+IN_AGENTS = tuple(_machine(*row) for row in agent_faults.ALL)
+PRESETS = (*ON_WIRE, *IN_ANSWERS, *IN_PARTS, *IN_AGENTS, *IN_SWITCHES)
+ALL: dict[str, Preset] = {p.name: p for p in PRESETS}
 
 
 def inject(site: Site, name: str, subject: str, part: str = "") -> Preset:

@@ -12,6 +12,7 @@ import random
 import uuid
 
 from provisioner.sim.clock import Schedule
+from provisioner.sim.disks import Disk
 from provisioner.sim.parts import Bluefield, Bmc, Device, Durations, Event, Firmware, Host
 
 COLD = frozenset({"cold_boot", "warm_reboot", "mlxfwreset"})  # what losing host power activates
@@ -31,6 +32,7 @@ class Machine:
         self.firmware: dict[tuple[str, str], Firmware] = {}
         self.devices: dict[str, Device] = {}
         self.bluefields: dict[str, Bluefield] = {}
+        self.disks: dict[str, Disk] = {}  # by slot, of `devices`
         self.copies: dict[tuple[str, str], str] = {}  # (bmc, root-of-trust chassis) -> status
         self.log: list[Event] = []
         self.faults: set[str] = set()  # named presets in force (written by `faults`)
@@ -204,7 +206,7 @@ class Machine:
                 self._choose_boot()
 
         def up(at: float) -> None:
-            if turn == self.power_turns:
+            if turn == self.power_turns and self._bootable():
                 host.phase, host.os = "up", host.os_next
                 host.boot_id = str(uuid.UUID(int=self.rng.getrandbits(128), version=4))
                 host.loaded = dict(host.packages)
@@ -214,6 +216,12 @@ class Machine:
         self.schedule.at(now, post)
         self.schedule.at(post_ends, boot)
         self.schedule.at(post_ends + self.lasting(self.durations.os_boot_s), up)
+
+    def _bootable(self) -> bool:
+        """Whether there is something to boot; without it the host waits in its firmware."""
+        if self.host.os_next != "disk" or not self.disks:
+            return True
+        return any(d.bootable and d.device.present for d in self.disks.values())
 
     def _choose_boot(self) -> None:
         override = self.host.override

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from provisioner.sim.agent import Agents
 from provisioner.sim.build import build_machine
 from provisioner.sim.cabling import (
     FIRST_UPLINK,
@@ -82,6 +83,7 @@ class Site:
         self.hosts = {node: self._wire(place) for node, place in self.places.items()}
         self.nvue = {n: NvueService(s, self.clock) for n, s in self.switches.items()}
         self.inband = Inband(self.hosts, self.clock, sleep or sleeping(self.clock))
+        self.agents = Agents(self.machines, {n: _address(p) for n, p in self.places.items()})
         self.urls: dict[str, str] = {}
         self.redfish: dict[str, Counts] = {}  # "su0-n00/host" -> its service
         self.faults = FaultRules()
@@ -94,7 +96,8 @@ class Site:
         return now
 
     def on_fetch(self, fetch: Callable[[str, Callable[[bytes | None], None]], None]) -> None:
-        """How switches get the files they are told to fetch: `fetch(url, done)`."""
+        """How switches and agents get the files they are told to fetch: `fetch(url, done)`."""
+        self.agents.fetch = fetch
         for switch in self.switches.values():
             switch.fetch = fetch
 
@@ -172,7 +175,7 @@ class Site:
                 "mac": bmc.mac,
                 "serial": bmc.serial,
             },
-            "address": f"10.{64 + place.unit // 256}.{place.unit % 256}.{place.number + 10}",
+            "address": _address(place),
             "location": {
                 "site": self.name,
                 "pod": 0,
@@ -255,6 +258,11 @@ def sleeping(clock: SimClock) -> Sleep:
             await asyncio.sleep(seconds / getattr(clock, "speed", 1.0))
 
     return sleep
+
+
+def _address(place: Place) -> str:
+    """In-band address of a host, whatever it has booted."""
+    return f"10.{64 + place.unit // 256}.{place.unit % 256}.{place.number + 10}"
 
 
 def _carrier(machine: Machine, slot: str) -> Callable[[], bool]:

@@ -54,6 +54,8 @@ def _node(site: Site, name: str) -> dict[str, Any]:
             d.serial for d in machine.devices.values() if d.kind == "gpu" and d.present
         ),
         "boot_id": machine.host.boot_id,
+        "booted": machine.host.os if machine.host.boot_id else "",
+        "disks": {slot: disk.holds for slot, disk in machine.disks.items()},
         "power": machine.host.power,
         "faults": sorted(preset for subject, preset in site.injected if _of(subject) == name),
         "pushes": kinds.count("push"),

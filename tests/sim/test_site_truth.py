@@ -221,5 +221,5 @@ def test_the_socket_is_the_owners_and_answers_everything(site: Site, tmp_path: P
     assert answers["post inband"]["status"] == "ok"
     assert answers["post faults"]["injected"] == "dead_gpu"
     assert answers["post uncertified"] == {"nodes": []}
-    assert set(answers["requests"]) == {"redfish", "nvue", "inband"}
+    assert set(answers["requests"]) == {"redfish", "nvue", "inband", "agents"}
     assert not path.exists()

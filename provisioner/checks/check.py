@@ -54,6 +54,8 @@ class CheckContext(Record):
     neighbours: tuple[tuple[str, str], ...] = ()  # (leaf, interface) that the ports are cabled to
     # "leaf/interface" -> PCI address of the card at the node's end; "": not known
     cabled_pci: Mapping[str, str] = Field(default_factory=dict)
+    # PCI address of a GPU or NVSwitch, with and without its function -> its slot
+    slot_of_pci: Mapping[str, str] = Field(default_factory=dict)
     rail_pci: tuple[str, ...] = ()  # cards that carry the east-west ports, as far as known
     grammars: Mapping[str, str] = Field(default_factory=dict)  # kind -> grammar of its versions
     sockets: int = 0  # CPUs of the bill of materials; 0: it does not say
@@ -86,6 +88,7 @@ class Check:
     by_hand: bool = False  # nobody runs its command by itself: it judges a file that a person has
     measure: Measure | None = None
     lines: Lines | None = None
+    on_request: bool = False  # never part of a plain validation, whatever its gate
 
     def commands_of(self, context: CheckContext) -> tuple[Command, ...]:
         """The commands as they are run on a node of this context."""

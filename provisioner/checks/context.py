@@ -8,6 +8,7 @@ from provisioner.checks.check import CheckContext
 from provisioner.checks.reading import pci
 from provisioner.checks.threshold_data import Limits
 from provisioner.checks.thresholds import TABLE
+from provisioner.checks.xid_events import slots_of
 from provisioner.model.inventory import DeviceKind, Inventory
 from provisioner.model.matrix import Matrix
 from provisioner.model.node import Node
@@ -49,6 +50,9 @@ def context_of(
         rails=sum(p.rail >= 0 for p in node.ports),
         dpu_pci=_dpu_pci(node, inventory),
         neighbours=tuple((p.switch, p.interface) for p in node.ports),
+        slot_of_pci=slots_of(
+            (d.pci, d.slot) for d in (*gpus, *inventory.devices_of(DeviceKind.NVSWITCH))
+        ),
         overrides=overrides or {},
         learned=learned or {},
     )

@@ -187,3 +187,16 @@ signing_keys = Table(
     Column("created_at", Double, nullable=False),
     Column("withdrawn_at", Double, nullable=True),  # from then on nothing it signed is believed
 )
+
+runs = Table(
+    "runs",
+    metadata,
+    Column("id", String, primary_key=True),
+    Column("play", String, nullable=False),
+    Column("hosts", Text, nullable=False),  # JSON: node -> digest of its variables
+    Column("folder", Text, nullable=False),
+    Column("started_at", Double, nullable=False, index=True),
+    Column("limit_s", Double, nullable=False),
+    Column("state", String, nullable=False, index=True),
+    Column("ended_at", Double, nullable=False),
+)

@@ -1,0 +1,61 @@
+"""Rows of playbook runs: what a new daemon follows on, and what became of a call."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from sqlalchemy import Row, Select, delete, insert, select, update
+
+from provisioner.ports import Run, StoreFailed
+from provisioner.store.schema import runs
+from provisioner.store.sql_store import SqlStore
+
+OPEN = "open"
+
+
+class RunTable:
+    """`ports.Runs` in the daemon's database."""
+
+    def __init__(self, store: SqlStore) -> None:
+        self._store = store
+
+    async def begin(self, run: Run) -> None:
+        values = {**vars(run), "hosts": json.dumps(dict(run.hosts))}
+        await self._store.write(lambda c: c.execute(insert(runs).values(**values)))
+
+    async def end(self, run_id: str, state: str, now: float) -> None:
+        ended = update(runs).where(runs.c.id == run_id).values(state=state, ended_at=now)
+        await self._store.write(lambda c: c.execute(ended))
+
+    async def open(self) -> Sequence[Run]:
+        return await self._select(select(runs).where(runs.c.state == OPEN).order_by(*_AGE))
+
+    async def since(self, host: str, at: float) -> Sequence[Run]:
+        # few rows begin within a ledger entry's lifetime: searching their hosts needs no table
+        later = select(runs).where(runs.c.started_at >= at).order_by(*_AGE)
+        return [r for r in reversed(await self._select(later)) if host in r.hosts]
+
+    async def ended_before(self, at: float) -> Sequence[Run]:
+        old = select(runs).where(runs.c.state != OPEN, runs.c.ended_at < at).order_by(*_AGE)
+        return await self._select(old)
+
+    async def forget(self, run_id: str) -> None:
+        gone = delete(runs).where(runs.c.id == run_id)
+        await self._store.write(lambda c: c.execute(gone))
+
+    async def _select(self, query: Select[tuple[object, ...]]) -> list[Run]:
+        rows = await self._store.read(lambda c: c.execute(query).all())
+        return [_run(row) for row in rows]
+
+
+_AGE = (runs.c.started_at, runs.c.id)
+
+
+def _run(row: Row[tuple[object, ...]]) -> Run:
+    values = dict(row._mapping)
+    try:
+        hosts = json.loads(values["hosts"])
+    except ValueError:
+        raise StoreFailed(f"a row is damaged: runs, {row.id}") from None
+    return Run(**{**values, "hosts": hosts})

@@ -32,6 +32,7 @@ from provisioner.execution.work import Site
 from provisioner.model.input_error import InputError
 from provisioner.model.matrix import Matrix
 from provisioner.ports import (
+    Agents,
     BmcTransport,
     Clock,
     Credentials,
@@ -56,6 +57,7 @@ class Parts:
     transport: BmcTransport
     switches: SwitchTransport
     runner: PlaybookRunner
+    agents: Agents
     artifacts: Artifacts
     matrix: Matrix
     signer: Signer
@@ -67,7 +69,9 @@ class Daemon:
     def __init__(self, parts: Parts) -> None:
         self.parts = parts
         reach = Reach(parts.transport, parts.switches, parts.credentials)
-        self.site = Site(parts.clock, parts.settings, reach, parts.runner, parts.artifacts)
+        self.site = Site(
+            parts.clock, parts.settings, reach, parts.runner, parts.agents, parts.artifacts
+        )
         profiles = parts.matrix.nic_profiles
         collector = Collector(self.site, profiles)
         self.tenancy = Tenancy(self.site, parts.store)

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from provisioner.agents_opening import simulated
 from provisioner.daemon import Daemon, Parts, serve_artifacts
 from provisioner.demo_site import DemoFiles, prepare
 from provisioner.execution.intake import find, take_in
@@ -170,6 +171,7 @@ async def _drive(
                 transport=transport,
                 switches=switches,
                 runner=site,
+                agents=simulated(site, data.store, data.vault, clock, settings),
                 artifacts=artifacts,
                 matrix=read_matrix([matrix, files.overlay]),
                 signer=data.signer,

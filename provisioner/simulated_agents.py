@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from pathlib import Path
 from typing import Any, Protocol
 
 import aiohttp
@@ -28,9 +27,9 @@ from provisioner.ports import (
     Unreachable,
 )
 from provisioner.settings import Settings
+from provisioner.simulated_runner import SimulatedRunner
 
 ROUNDS_MAX = 4  # a new agent looks itself up, then calls: two rounds
-CALL_S = 60.0  # of real time, over a socket
 
 Json = dict[str, Any]
 Travel = Callable[[], Awaitable[str]]  # "request" or "answer" if that is lost, else ""
@@ -46,8 +45,6 @@ class SimulatedSide(Protocol):
     async def request(self, asked: Json) -> Json | None:
         """A request to the agent at `url`; None: nothing listens there."""
         ...
-
-    async def close(self) -> None: ...
 
 
 class SiteSide:
@@ -68,18 +65,12 @@ class SiteSide:
         told: Json | None = self._site.agents.request(**asked, now=now)
         return told
 
-    async def close(self) -> None:
-        return None
-
 
 class SocketSide:
-    """A site behind its control socket."""
+    """A site behind its control socket, which whoever opened `runner` closes."""
 
-    def __init__(self, socket: Path) -> None:
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.UnixConnector(path=str(socket), limit=0),
-            timeout=aiohttp.ClientTimeout(total=CALL_S),
-        )
+    def __init__(self, runner: SimulatedRunner) -> None:
+        self._runner = runner
 
     async def calls(self, answers: list[Json]) -> list[Json]:
         told: list[Json] = (await self._post("/agents/calls", {"answers": answers}))["calls"]
@@ -91,16 +82,11 @@ class SocketSide:
 
     async def _post(self, path: str, body: Json) -> Json:
         try:
-            async with self._session.post(f"http://simulator{path}", json=body) as reply:
-                reply.raise_for_status()
-                told: Json = await reply.json()
-                return told
+            told: Json = await self._runner.post(path, body)
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
             words = f"the simulator does not answer: {error}"
             raise Unreachable(words, maybe_executed=True) from None
-
-    async def close(self) -> None:
-        await self._session.close()
+        return told
 
 
 class SimulatedWire:
@@ -140,7 +126,7 @@ class SimulatedWire:
         return Reply(told["status"], {}, json.dumps(told["body"]).encode())
 
     async def close(self) -> None:
-        await self._side.close()
+        return None
 
 
 class SimulatedAgents(AgentRegistry):
@@ -155,7 +141,7 @@ class SimulatedAgents(AgentRegistry):
         settings: Settings,
         report: Report,
     ) -> None:
-        super().__init__(sessions, AgentClient(wire, clock), clock, settings)
+        super().__init__(sessions, AgentClient(wire, clock), clock, settings, settings.poll_s)
         self._side, self._service = side, AgentService(sessions, clock, settings, report)
         self._pumping = asyncio.Lock()
 

@@ -20,10 +20,16 @@ class AgentRegistry:
     """See `ports.Agents`. `Sessions` has what the lookup and heartbeat API writes."""
 
     def __init__(
-        self, sessions: Sessions, client: AgentClient, clock: Clock, settings: Settings
+        self,
+        sessions: Sessions,
+        client: AgentClient,
+        clock: Clock,
+        settings: Settings,
+        look_s: float = LOOK_S,
     ) -> None:
         self._sessions, self._client = sessions, client
         self._clock, self._settings = clock, settings
+        self._look_s = look_s
         self._turns: dict[str, asyncio.Lock] = {}  # node -> one command at a time
 
     async def expect(self, node: str, macs: Sequence[str], limit_s: float) -> None:
@@ -52,7 +58,7 @@ class AgentRegistry:
             left = ends - self._clock.now()
             if left <= 0:
                 return None
-            await self._clock.sleep(min(LOOK_S, left))
+            await self._clock.sleep(min(self._look_s, left))
         return found
 
     async def dismiss(self, node: str) -> None:

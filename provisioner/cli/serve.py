@@ -6,22 +6,25 @@ import asyncio
 import logging
 import signal
 import stat
+from contextlib import AbstractAsyncContextManager, nullcontext
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from provisioner.agents_opening import AgentDoor, ServedAgents, serve_agents, simulated
 from provisioner.cli.checked_options import check_ca, check_directory, check_file
 from provisioner.cli.matrix_files import read_matrix
 from provisioner.daemon import Daemon, Parts, serve_artifacts
 from provisioner.event_loop import new_event_loop
 from provisioner.model.input_error import InputError
 from provisioner.nvue import NvueTransport
-from provisioner.opening import open_data, read_settings
+from provisioner.opening import Data, open_data, read_settings
 from provisioner.playbooks import AnsibleRunner, Remote
-from provisioner.ports import PlaybookRunner
+from provisioner.ports import Clock, PlaybookRunner
 from provisioner.redfish.governor import LoginGovernor
 from provisioner.redfish.transport import RedfishTransport
+from provisioner.settings import Settings
 from provisioner.simulated_runner import SimulatedRunner
 from provisioner.store.data_directory import lock_data_directory
 from provisioner.wall_clock import WallClock
@@ -43,6 +46,13 @@ def serve(
         str, typer.Option(help="Our address that BMCs and switches pull artifacts from.")
     ] = "127.0.0.1",
     artifact_port: Annotated[int, typer.Option(min=0, max=65535)] = 8070,
+    agent_host: Annotated[
+        str, typer.Option(help="Our address that maintenance agents call.")
+    ] = "127.0.0.1",
+    agent_port: Annotated[int, typer.Option(min=0, max=65535)] = 6385,
+    agent_url: Annotated[
+        str, typer.Option(help="How ramdisks reach it, if not by host and port.")
+    ] = "",
     settings: Annotated[Path | None, typer.Option(help="Settings (docs/settings.md).")] = None,
     playbooks: Annotated[Path, typer.Option(help="Playbooks.")] = Path("ansible/playbooks"),
     ssh_user: Annotated[str, typer.Option(help="Login on hosts.")] = "provisioner",
@@ -65,6 +75,7 @@ def serve(
     chosen = read_settings(settings, production=False if lab else None)
     pinned = read_matrix(matrix or [])
     _check(simulator, playbooks, artifacts, ca_file)
+    door = AgentDoor(agent_host, agent_port, agent_url)
     remote = _checked_remote(ssh_user, ssh_key, known_hosts)
 
     async def run() -> None:
@@ -77,6 +88,7 @@ def serve(
             async with (
                 open_data(data, clock.now()) as opened,
                 serve_artifacts(artifacts, artifact_host, artifact_port) as files,
+                _agents(runner, door, data, opened, clock, chosen) as served,
             ):
                 parts = Parts(
                     store=opened.store,
@@ -86,6 +98,7 @@ def serve(
                     transport=transport,
                     switches=switches,
                     runner=runner,
+                    agents=served.agents,
                     artifacts=files,
                     matrix=pinned,
                     signer=opened.signer,
@@ -121,6 +134,20 @@ def _runner(simulator: Path | None, playbooks: Path, data: Path, remote: Remote)
     if simulator is not None:
         return SimulatedRunner(simulator)
     return AnsibleRunner(playbooks, data / "runs", remote)
+
+
+def _agents(
+    runner: PlaybookRunner,
+    door: AgentDoor,
+    data: Path,
+    opened: Data,
+    clock: Clock,
+    chosen: Settings,
+) -> AbstractAsyncContextManager[ServedAgents]:
+    if isinstance(runner, SimulatedRunner):
+        agents = simulated(runner, opened.store, opened.vault, clock, chosen)
+        return nullcontext(ServedAgents(agents))
+    return serve_agents(door, data, opened.store, opened.vault, clock, chosen)
 
 
 async def _until_stopped(daemon: Daemon) -> None:

@@ -11,7 +11,7 @@ from provisioner.execution.once import Act, once
 from provisioner.execution.reach import Reach
 from provisioner.model.operation import ActionStatus, LedgerEntry
 from provisioner.model.outcome import Blocker
-from provisioner.ports import Clock, PlaybookRunner
+from provisioner.ports import Agents, Clock, PlaybookRunner
 from provisioner.settings import Settings
 
 
@@ -23,6 +23,7 @@ class Site:
     settings: Settings
     reach: Reach
     runner: PlaybookRunner
+    agents: Agents
     artifacts: Artifacts
 
 

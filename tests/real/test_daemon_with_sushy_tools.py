@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from emulated import PASSWORD
 
+from provisioner.agents_opening import AgentDoor, serve_agents
 from provisioner.daemon import Daemon, Parts
 from provisioner.execution.artifacts import Artifacts
 from provisioner.execution.intake import Taken, find, take_in
@@ -108,15 +109,21 @@ async def bench(folder: Path, url: str, vendor: str = "unknown") -> AsyncIterato
     file.write_text(json.dumps(listed, indent=1))  # JSON is YAML too
     clock, transport, switches = WallClock(), RedfishTransport(), NvueTransport()
     (folder / "data").mkdir(mode=0o700)
-    async with open_data(folder / "data", clock.now()) as data:
+    settings = Settings(poll_s=0.2, retry_s=0.2)
+    door = AgentDoor(port=0)
+    async with (
+        open_data(folder / "data", clock.now()) as data,
+        serve_agents(door, folder / "data", data.store, data.vault, clock, settings) as served,
+    ):
         parts = Parts(
             store=data.store,
             credentials=data.vault,
             clock=clock,
-            settings=Settings(poll_s=0.2, retry_s=0.2),
+            settings=settings,
             transport=transport,
             switches=switches,
             runner=NoSystem(),
+            agents=served.agents,
             artifacts=Artifacts(folder),
             matrix=read_matrix([MATRIX]),
             signer=data.signer,

@@ -40,6 +40,7 @@ from provisioner.sim.bmc import from_files, make_service
 from provisioner.sim.redfish_service import RedfishService
 from provisioner.sim.site import Site
 from provisioner.sim.truth import truth, uncertified_in_customer_vrf
+from provisioner.simulated_agents import SiteSide, simulated_agents
 from provisioner.store.master_key import MasterKey
 from provisioner.store.signing_rows import open_signer
 from provisioner.store.sql_store import open_store
@@ -197,6 +198,7 @@ class World:
         self.settings = Settings.model_validate({"site": "test", **settings})
         self.clock = VirtualClock()
         self.rng = random.Random(seed)
+        self.tokens = random.Random(f"{seed}/tokens")
         self.wire = Wire(self.rng, lost)
         self.site = Site(nodes, seed, clock=self.clock, sleep=self.clock.sleep)
         self.services: dict[str, RedfishService] = {}
@@ -232,6 +234,16 @@ class World:
         """A new daemon on the same store: the first one, or the one after a crash."""
         key = MasterKey.generate() if self.daemon is None else self.key
         self.key = key
+        self.agents = simulated_agents(
+            SiteSide(self.site),
+            self.store,
+            self.vault,
+            self.clock,
+            self.settings,
+            self.store.journal,
+            lambda: f"{self.tokens.getrandbits(256):064x}",
+            self.wire.travel,
+        )
         self.daemon = Daemon(
             Parts(
                 store=self.store,
@@ -241,6 +253,7 @@ class World:
                 transport=self.transport,
                 switches=self.switches,
                 runner=MemoryRunner(self.site),
+                agents=self.agents,
                 artifacts=Artifacts(self.files.artifacts, "http://artifacts.test"),
                 matrix=read_matrix([MATRIX, self.files.overlay]),
                 signer=await open_signer(self.store, key, self.clock.now()),

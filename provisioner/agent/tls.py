@@ -1,0 +1,171 @@
+"""Our certificate authority for the agents' side: the ramdisk trusts it, and it alone.
+
+It is made at the first start, in the data directory; its certificate goes into the maintenance
+image or onto its kernel command line. The server's certificate is made at every start: nothing but
+the authority is kept.
+"""
+
+from __future__ import annotations
+
+import ssl
+import tempfile
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from provisioner.model.input_error import InputError
+
+KEY_FILE, CERTIFICATE_FILE = "agent-ca.key", "agent-ca.pem"
+AUTHORITY_DAYS = 3650  # images are built anew far more often
+SERVER_DAYS = 397  # longer than a daemon runs
+SKEW = timedelta(days=1)  # the clock of a ramdisk may be behind
+FILE_MAX = 16 * 1024  # bytes of a key or certificate
+Key = ec.EllipticCurvePrivateKey
+
+
+@dataclass(frozen=True)
+class Authority:
+    """Signs the certificate that our server shows to agents."""
+
+    certificate: x509.Certificate
+    key: Key
+
+    def ca_pem(self) -> str:
+        """What a ramdisk must trust."""
+        return self.certificate.public_bytes(serialization.Encoding.PEM).decode()
+
+    def server_context(self, hosts: tuple[str, ...]) -> ssl.SSLContext:
+        """TLS for a server that agents know by these names or addresses."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        certificate = _certificate("provisioner", key, self.certificate, self.key, hosts)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        with tempfile.TemporaryDirectory() as folder:  # mode 0700; `ssl` takes keys from files only
+            file = Path(folder) / "server.pem"
+            file.touch(0o600)
+            file.write_bytes(
+                _pem(key)
+                + certificate.public_bytes(serialization.Encoding.PEM)
+                + self.ca_pem().encode()
+            )
+            context.load_cert_chain(file)
+        return context
+
+
+def open_authority(directory: Path) -> Authority:
+    """The authority of this data directory, made if there is none. The caller holds its lock.
+
+    Raises `InputError` if its files cannot be used: a new one is never made in place of one that
+    images trust already.
+    """
+    key_file, certificate_file = directory / KEY_FILE, directory / CERTIFICATE_FILE
+    if not key_file.exists():
+        if certificate_file.exists():
+            remedy = "Restore it, or delete both files and build the image anew."
+            raise InputError(str(key_file), "", "is missing, its certificate is there", remedy)
+        _write(key_file, _pem(ec.generate_private_key(ec.SECP256R1())))
+    key = _read_key(key_file)
+    if not certificate_file.exists():  # a crash in between: the key alone has signed nothing
+        made = _certificate("provisioner agents", key, None, key, ())
+        _write(certificate_file, made.public_bytes(serialization.Encoding.PEM))
+    try:
+        certificate = x509.load_pem_x509_certificate(_content(certificate_file))
+    except ValueError:
+        raise _unusable(certificate_file, "is no certificate") from None
+    if certificate.public_key() != key.public_key():
+        raise _unusable(certificate_file, f"does not belong to {KEY_FILE}")
+    if certificate.not_valid_after_utc < datetime.now(UTC):
+        raise _unusable(certificate_file, "has expired")
+    return Authority(certificate, key)
+
+
+def _certificate(
+    name: str, key: Key, issuer: x509.Certificate | None, signer: Key, hosts: tuple[str, ...]
+) -> x509.Certificate:
+    """An authority's own certificate (no issuer), or a server's; with what RFC 5280 wants of each:
+    Python 3.13 and others verify strictly."""
+    now, authority = datetime.now(UTC), issuer is None
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    days = AUTHORITY_DAYS if authority else SERVER_DAYS
+    usage = {"key_cert_sign": authority, "crl_sign": authority, "digital_signature": True}
+    unused = ("content_commitment", "key_encipherment", "data_encipherment", "key_agreement",
+              "encipher_only", "decipher_only")  # fmt: skip
+    built = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer.subject if issuer is not None else subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - SKEW)
+        .not_valid_after(now + timedelta(days=days))
+        .add_extension(
+            x509.BasicConstraints(ca=authority, path_length=0 if authority else None), critical=True
+        )
+        .add_extension(x509.KeyUsage(**usage, **dict.fromkeys(unused, False)), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False
+        )
+    )
+    if not authority:
+        names = x509.SubjectAlternativeName([_name(host) for host in hosts])
+        serves = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])
+        built = built.add_extension(names, critical=False).add_extension(serves, critical=False)
+    return built.sign(signer, hashes.SHA256())
+
+
+def _name(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
+
+
+def _pem(key: Key) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+
+
+def _read_key(file: Path) -> Key:
+    try:
+        mode, content = file.stat().st_mode, _content(file)
+        key = serialization.load_pem_private_key(content, password=None)
+    except ValueError:
+        raise _unusable(file, "is no key") from None
+    if mode & 0o077:
+        remedy = f"Run: chmod 0600 {file}"
+        raise InputError(str(file), "", f"others may use it (mode {mode & 0o777:04o})", remedy)
+    if not isinstance(key, Key):
+        raise _unusable(file, "is a key of another kind")
+    return key
+
+
+def _content(file: Path) -> bytes:
+    try:
+        with file.open("rb") as stream:
+            return stream.read(FILE_MAX)
+    except OSError as error:
+        raise _unusable(file, f"cannot be read ({error.strerror})") from None
+
+
+def _write(file: Path, content: bytes) -> None:
+    """A new file of its owner's, whole or not at all."""
+    part = file.with_suffix(".part")
+    part.unlink(missing_ok=True)
+    part.touch(0o600, exist_ok=False)
+    part.write_bytes(content)
+    part.replace(file)
+
+
+def _unusable(file: Path, problem: str) -> InputError:
+    remedy = f"Restore it; or delete {KEY_FILE} and {CERTIFICATE_FILE} and build the image anew."
+    return InputError(str(file), "", problem, remedy)

@@ -1,0 +1,101 @@
+"""Puts the agents' side together: the API that agents call, on HTTPS, and the commands to them."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from aiohttp import web
+
+from provisioner.agent.client import AgentClient
+from provisioner.agent.registry import AgentRegistry
+from provisioner.agent.server import application
+from provisioner.agent.service import AgentService
+from provisioner.agent.sessions import Sessions
+from provisioner.agent.tls import open_authority
+from provisioner.agent.wire import HttpsWire
+from provisioner.model.input_error import InputError
+from provisioner.ports import Agents, Clock
+from provisioner.settings import Settings
+from provisioner.simulated_agents import SocketSide, simulated_agents
+from provisioner.simulated_runner import SimulatedRunner
+from provisioner.store.sql_store import SqlStore
+from provisioner.store.vault import Vault
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class AgentDoor:
+    """Where agents find us. `url` is what ramdisks are told ("": from host and port)."""
+
+    host: str = "127.0.0.1"
+    port: int = 6385
+    url: str = ""
+
+
+@dataclass(frozen=True)
+class ServedAgents:
+    """The port, and what a ramdisk has to know to call."""
+
+    agents: Agents
+    url: str = ""
+    ca_pem: str = ""
+
+
+def new_token() -> str:
+    """43 characters of 256 random bits; agents want at least 32."""
+    return secrets.token_urlsafe(32)
+
+
+@asynccontextmanager
+async def serve_agents(
+    door: AgentDoor, data: Path, store: SqlStore, vault: Vault, clock: Clock, settings: Settings
+) -> AsyncIterator[ServedAgents]:
+    """Serve the lookup and heartbeat API. Raises `InputError` if it cannot be served there."""
+    authority = open_authority(data)
+    named = urlsplit(door.url).hostname or ""
+    hosts = tuple(dict.fromkeys(h for h in (named, door.host) if h and h not in ("0.0.0.0", "::")))  # noqa: S104
+    if not hosts or (door.url and not named):
+        remedy = "Say how ramdisks reach us: --agent-url https://ADDRESS:PORT."
+        raise InputError("--agent-url", door.url, "names no address of ours", remedy)
+    sessions = Sessions(store, vault, new_token)
+    service = AgentService(sessions, clock, settings, store.journal)
+    runner = web.AppRunner(application(service), access_log=None)
+    await runner.setup()
+    context = authority.server_context(hosts)
+    site = web.TCPSite(runner, door.host, door.port, ssl_context=context)
+    wire = HttpsWire()
+    try:
+        try:
+            await site.start()
+        except OSError as error:
+            problem = f"cannot serve maintenance agents there ({error.strerror or error})"
+            remedy = "Name a free port at an address of this machine that hosts reach."
+            where = f"{door.host}:{door.port}"
+            raise InputError("--agent-host", where, problem, remedy) from None
+        bound = runner.addresses[0][1]
+        url = door.url.rstrip("/") or f"https://{_bracketed(door.host)}:{bound}"
+        log.info("maintenance agents call %s; they trust %s", url, data / "agent-ca.pem")
+        registry = AgentRegistry(sessions, AgentClient(wire, clock), clock, settings)
+        yield ServedAgents(registry, url, authority.ca_pem())
+    finally:
+        await wire.close()
+        await runner.cleanup()
+
+
+def simulated(
+    runner: SimulatedRunner, store: SqlStore, vault: Vault, clock: Clock, settings: Settings
+) -> Agents:
+    """The agents of the simulated site that `runner` reaches."""
+    side = SocketSide(runner)
+    return simulated_agents(side, store, vault, clock, settings, store.journal, new_token)
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

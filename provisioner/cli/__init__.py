@@ -9,7 +9,18 @@ import sys
 
 import typer
 
-from provisioner.cli import certificate, demo, inspect, intake, matrix, node, plan, serve, sim
+from provisioner.cli import (
+    certificate,
+    demo,
+    inspect,
+    intake,
+    matrix,
+    node,
+    places,
+    plan,
+    serve,
+    sim,
+)
 from provisioner.model.input_error import InputError
 from provisioner.ports import PortError, StaleWrite, StoreFailed
 
@@ -24,6 +35,8 @@ app.command("inspect")(inspect.inspect)
 app.command("plan")(plan.plan)
 app.command("intake")(intake.intake)
 app.command("serve")(serve.serve)
+app.command("where")(places.where)
+app.command("address")(places.address)
 app.add_typer(node.app, name="node")
 app.add_typer(certificate.app, name="certificate")
 app.add_typer(matrix.app, name="matrix")

@@ -10,7 +10,6 @@ from provisioner.model.location import Port
 from provisioner.model.node import Placement
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.tenant import PortPlacement
-from provisioner.planning import addressing
 from provisioner.planning.port_isolation import leaks, misplaced, placement_of, prefixes_of
 
 PORTS = tuple(
@@ -19,7 +18,7 @@ PORTS = tuple(
         interface="swp1s0",
         rail=r,
         nic_slot=f"NIC_{r}",
-        address=f"{addressing.link(r, 0, 0).leaf}/31",
+        address=f"172.{32 * r}.0.1/31",
     )
     for r in range(3)
 )
@@ -97,25 +96,3 @@ def test_a_port_without_an_address_cannot_be_looked_for() -> None:
     found = prefixes_of((PORTS[0].model_copy(update={"address": ""}),))
 
     assert isinstance(found, Blocker)
-
-
-@given(
-    st.integers(0, addressing.RAILS - 1),
-    st.integers(0, addressing.UNITS_MAX - 1),
-    st.integers(0, addressing.HOSTS_MAX - 1),
-)
-def test_an_address_tells_its_place(rail: int, unit: int, index: int) -> None:
-    link = addressing.link(rail, unit, index)
-
-    for address, leaf_end in ((link.host, False), (link.leaf, True)):
-        place = addressing.place_of(f"{address}/31")
-
-        assert place == addressing.RailPlace(
-            rail=rail, scalable_unit=unit, index=index, leaf_end=leaf_end
-        )
-    assert addressing.network_of(link.leaf + "/31") == link.prefix
-
-
-@pytest.mark.parametrize("address", ["", "10.0.0.1", "172.0.0.300", "::1", "x" * 1000])
-def test_an_address_outside_the_plan_has_no_place(address: str) -> None:
-    assert addressing.place_of(address) is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import lab
 import pytest
 from hosts import Host, hosts, why_not
 
@@ -14,4 +15,17 @@ def two_hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Host]]:
     if reason := why_not():
         pytest.skip(reason)
     with hosts(2, tmp_path_factory.mktemp("hosts")) as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def furnished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Host]]:
+    """Three hosts with stand-in tools and a package mirror: one lab for all roles."""
+    if reason := why_not():
+        pytest.skip(reason)
+    folder = tmp_path_factory.mktemp("lab")
+    lab.make_mirror(folder / "mirror")
+    with hosts(3, folder, disk_mib=64) as made:
+        for host in made:
+            lab.furnish(host, folder / "mirror")
         yield made

@@ -1,0 +1,153 @@
+#!/usr/bin/python
+"""Ansible module: one software bundle (BFB) on a BlueField, pushed over its rshim device."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: bluefield_bfb
+short_description: Pushes a BFB to a BlueField over rshim
+version_added: "0.1.0"
+description:
+  - Pushes the bundle if the card does not hold it. Its NIC firmware runs after a power cycle of
+    the host, which is not done here.
+  - Whether the card holds it is read from the card. Its NIC firmware in flash must be the one that
+    the bundle brings; in DPU mode its own system, where it can be asked, must name the bundle.
+options:
+  device:
+    description: PCI address of the card.
+    type: str
+    required: true
+  image:
+    description: Path of the BFB on the host; needed only if it is pushed.
+    type: path
+    required: true
+  bundle:
+    description: Version in the bundle's name, such as 2.10.0-147_25.01.
+    type: str
+    required: true
+  nic_version:
+    description: NIC firmware that the bundle brings.
+    type: str
+    required: true
+  config:
+    description: Path of a bf.cfg on the host; "" for none.
+    type: str
+    default: ""
+  release_command:
+    description:
+      - Command, as a list, that prints the bundle's name from the card's own system, such as ssh
+        over tmfifo_net0 and /etc/mlnx-release. Empty in NIC mode, where no system runs.
+    type: list
+    elements: str
+    default: []
+attributes:
+  check_mode: {support: full}
+author: [The authors of gpu-provisioner (@gpu-provisioner)]
+"""
+
+EXAMPLES = r"""
+- name: Push the bundle
+  provisioner.fleet.bluefield_bfb:
+    device: "0000:9d:00.0"
+    image: /var/cache/provisioner/bf-bundle-2.10.0-147_25.01_ubuntu-22.04_prod.bfb
+    bundle: 2.10.0-147_25.01
+    nic_version: 32.44.1036
+"""
+
+RETURN = r"""
+nic:
+  description: NIC firmware in flash (burned) and the running one.
+  returned: always
+  type: dict
+release:
+  description: What the card's own system calls its bundle; "" if it was not asked.
+  returned: always
+  type: str
+log:
+  description: Last messages of the card's boot.
+  returned: always
+  type: list
+  elements: str
+"""
+
+import os
+import re
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.provisioner.fleet.plugins.module_utils import flint, rshim, tools
+
+LOG_LINES = 10
+_BUNDLE = re.compile(r"^[A-Za-z0-9._-]{3,80}$")
+
+
+def state(params):
+    """What the card holds now: NIC firmware and the bundle's name."""
+    device = params["device"]
+    nic = flint.parse(tools.read(["flint", "-d", device, "q"]), device)
+    release = ""
+    if params["release_command"]:
+        text = tools.read(params["release_command"], limit_s=60.0)
+        release = tools.printable(text.strip())[:120]
+    return nic, release
+
+
+def holds(params, nic, release):
+    """Whether that is the bundle."""
+    name = r"^bf-(fw)?bundle-{}(_|$)".format(re.escape(params["bundle"]))
+    named = not params["release_command"] or re.match(name, release) is not None
+    return named and nic["burned"] == params["nic_version"]
+
+
+def push(params, device, lock):
+    """Push it, and see that the card's boot reported no error."""
+    if not os.path.isfile(params["image"]):
+        raise tools.Refused("there is no {}".format(params["image"]))
+    line = ["bfb-install", "--rshim", device, "--bfb", params["image"]]
+    if params["config"]:
+        line += ["--config", params["config"]]
+    tools.write(line, lock)
+    errors = [text for level, text in rshim.log(rshim.misc_of(device)) if level == "ERR"]
+    if errors:
+        raise tools.Refused("the card reports: {}".format("; ".join(errors[:3])))
+
+
+def apply(module):
+    """Push it if the card holds another; what is to be told."""
+    params = module.params
+    if not _BUNDLE.match(params["bundle"]):
+        raise tools.Refused("{!r} is no bundle".format(params["bundle"])[:100])
+    with tools.one_at_a_time() as lock:
+        device = rshim.find(params["device"])
+        nic, release = state(params)
+        changed = not holds(params, nic, release)
+        if changed and not module.check_mode:
+            push(params, device, lock)
+            nic, release = state(params)
+            if not holds(params, nic, release):
+                text = "the bundle was pushed, but the card holds {} {}"
+                raise tools.Refused(text.format(nic["burned"], release).rstrip())
+        log = [text for _, text in rshim.log(rshim.misc_of(device))][-LOG_LINES:]
+    return {"changed": changed, "nic": nic, "release": release, "log": log}
+
+
+def main():
+    """Ansible's entry point."""
+    module = AnsibleModule(
+        argument_spec={
+            "device": {"type": "str", "required": True},
+            "image": {"type": "path", "required": True},
+            "bundle": {"type": "str", "required": True},
+            "nic_version": {"type": "str", "required": True},
+            "config": {"type": "str", "default": ""},
+            "release_command": {"type": "list", "elements": "str", "default": []},
+        },
+        supports_check_mode=True,
+    )
+    try:
+        module.exit_json(**apply(module))
+    except tools.Refused as refused:
+        module.fail_json(msg=str(refused))
+
+
+if __name__ == "__main__":
+    main()

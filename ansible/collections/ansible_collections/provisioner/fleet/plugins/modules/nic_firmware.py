@@ -1,0 +1,122 @@
+#!/usr/bin/python
+"""Ansible module: one firmware version in the flash of these network cards."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: nic_firmware
+short_description: Burns one firmware image into network cards, one after the other
+version_added: "0.1.0"
+description:
+  - Burns the cards that hold another version. It runs only after a reset, which is not done here.
+  - An image of another version or for another card (PSID) is refused before anything is written.
+options:
+  devices:
+    description: PCI addresses of the cards.
+    type: list
+    elements: str
+    required: true
+  version:
+    description: Version that the image holds, such as 32.44.1036.
+    type: str
+    required: true
+  image:
+    description: Path of the image on the host; needed only if a card holds another version.
+    type: path
+    required: true
+  psids:
+    description: PSIDs that the cards may have; none means any that the image is for.
+    type: list
+    elements: str
+    default: []
+attributes:
+  check_mode: {support: full}
+author: [The authors of gpu-provisioner (@gpu-provisioner)]
+"""
+
+EXAMPLES = r"""
+- name: Burn the SuperNICs
+  provisioner.fleet.nic_firmware:
+    devices: ["0000:1a:00.0"]
+    version: 32.44.1036
+    image: /var/cache/provisioner/fw-BlueField-3.bin
+"""
+
+RETURN = r"""
+cards:
+  description: PCI address to the version in flash (burned), the running one, and the PSID.
+  returned: always
+  type: dict
+burned_now:
+  description: Cards that were written, or would be.
+  returned: always
+  type: list
+  elements: str
+"""
+
+import re
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.provisioner.fleet.plugins.module_utils import flint, tools
+
+PCI = re.compile(r"^([0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$")
+
+
+def card(device):
+    """What a card holds and runs."""
+    if not PCI.match(device):
+        raise tools.Refused(f"{device!r} is no PCI address"[:100])
+    return flint.parse(tools.read(["flint", "-d", device, "q"]), device)
+
+
+def refuse_wrong_image(params, cards):
+    """The image must hold the version, and be for every card that it is burned into."""
+    image = flint.parse(tools.read(["flint", "-i", params["image"], "q"]), "the image")
+    if image["burned"] != params["version"]:
+        text = "the image holds {}, not {}"
+        raise tools.Refused(text.format(image["burned"], params["version"]))
+    for device, facts in cards.items():
+        if facts["psid"] != image["psid"]:
+            text = "{} has PSID {}, the image is for {}"
+            raise tools.Refused(text.format(device, facts["psid"], image["psid"]))
+
+
+def apply(module):
+    """Burn what differs; what is to be told."""
+    params = module.params
+    with tools.one_at_a_time() as lock:
+        cards = {device: card(device) for device in params["devices"]}
+        for device, facts in cards.items():
+            if params["psids"] and facts["psid"] not in params["psids"]:
+                raise tools.Refused("{} has an unknown PSID {}".format(device, facts["psid"]))
+        old = {d: f for d, f in cards.items() if f["burned"] != params["version"]}
+        if old:
+            refuse_wrong_image(params, old)
+        for device in () if module.check_mode else old:
+            tools.write(["flint", "-d", device, "-i", params["image"], "-y", "burn"], lock)
+            cards[device] = card(device)
+            if cards[device]["burned"] != params["version"]:
+                text = "{} was burned, but holds {}"
+                raise tools.Refused(text.format(device, cards[device]["burned"]))
+    return {"changed": bool(old), "cards": cards, "burned_now": sorted(old)}
+
+
+def main():
+    """Ansible's entry point."""
+    module = AnsibleModule(
+        argument_spec={
+            "devices": {"type": "list", "elements": "str", "required": True},
+            "version": {"type": "str", "required": True},
+            "image": {"type": "path", "required": True},
+            "psids": {"type": "list", "elements": "str", "default": []},
+        },
+        supports_check_mode=True,
+    )
+    try:
+        module.exit_json(**apply(module))
+    except tools.Refused as refused:
+        module.fail_json(msg=str(refused))
+
+
+if __name__ == "__main__":
+    main()

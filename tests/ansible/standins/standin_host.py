@@ -1,0 +1,128 @@
+"""nvidia-smi, systemctl, modprobe, ofed_info, ofed_uninstall.sh and DOCA's dmsd, dmsc."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import subprocess
+
+from standin_state import card, fail, state
+
+TOOL = "/opt/mellanox/doca/tools/doca_spcx_cc"
+
+
+def nvidia_smi(words):
+    """`--query-gpu=FIELDS --format=csv,noheader` and `-pm 1`."""
+    with state() as content:
+        driver = content["driver_loaded"]
+        if not driver:
+            fail("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.", 9)
+        if words[0] == "-pm":
+            content["persistence"] = words[1] == "1"
+            print("Enabled persistence mode for GPU 00000000:1B:00.0.\nAll done.")
+            return
+        values = {
+            "driver_version": driver,
+            "persistence_mode": "Enabled" if content["persistence"] else "Disabled",
+        }
+        fields = words[0].partition("=")[2].split(",")
+        for index in range(8):
+            print(", ".join(values.get(f, str(index)) for f in fields))
+
+
+def systemctl(words):
+    """What ansible.builtin.systemd_service asks of it, and is-active."""
+    verbs = [w for w in words if not w.startswith("-")]
+    if not verbs or verbs[0] == "daemon-reload":
+        return
+    verb, units = verbs[0], [u.removesuffix(".service") for u in verbs[1:]]
+    with state() as content:
+        enabled, running = content["units_enabled"], content["units_running"]
+        if verb == "show":
+            known = units[0] in content["units"] or "@" in units[0]
+            print(f"Id={units[0]}.service\nLoadState={'loaded' if known else 'not-found'}")
+            print(f"ActiveState={'active' if units[0] in running else 'inactive'}")
+            print("SubState=running\nUnitFileState=enabled")
+        elif verb == "list-unit-files":
+            print("\n".join(f"{u}.service enabled" for u in content["units"]))
+        elif verb == "is-enabled":
+            print("enabled" if units[0] in enabled else "disabled")
+            raise SystemExit(units[0] not in enabled)
+        elif verb == "is-active":
+            print("\n".join("active" if u in running else "inactive" for u in units))
+            raise SystemExit(0 if all(u in running for u in units) else 3)
+        elif verb == "enable":
+            enabled += [u for u in units if u not in enabled]
+        elif verb in ("start", "restart"):
+            running += [u for u in units if u not in running]
+        else:
+            fail(f"Unknown command verb {verb}.")
+
+
+def ofed_info(_words):
+    """`-s`."""
+    with state() as content:
+        if not content["ofed"]:
+            fail("bash: ofed_info: command not found", 127)
+        print(content["ofed"] + ":")
+
+
+def ofed_uninstall(_words):
+    """Removes MLNX_OFED whole."""
+    with state() as content:
+        content["ofed"] = ""
+        content["ofed_removals"] += 1
+    print("Uninstall finished successfully")
+
+
+def dmsd(words):
+    """Listens until it is ended."""
+    host, _, port = words[words.index("-bind_address") + 1].rpartition(":")
+    with socket.create_server(("127.0.0.1" if host == "localhost" else host, int(port))) as server:
+        while True:
+            server.accept()[0].close()
+
+
+def dmsc(words):
+    """`get --path PATH...` and `set --update PATH:::TYPE:::VALUE...` of one target."""
+    address = words[words.index("-a") + 1]
+    with socket.create_connection(("127.0.0.1", int(address.rpartition(":")[2])), 2.0):
+        pass
+    with state() as content:
+        facts = card(content, words[words.index("--target") + 1])
+        runtime = facts["runtime"]
+        if "set" in words:
+            for update in (w for w in words if ":::" in w):
+                path, _, value = update.split(":::")
+                if "/cc/slot" in path and not _algorithm_runs(content, facts):
+                    fail("rpc error: code = Unknown desc = no user programmable algorithm runs")
+                if not content["faults"].get("dms_forgets"):
+                    runtime[path] = value
+            return
+        updates = []
+        for path in [w for w in words if w.startswith("/")]:
+            plain = re.sub(r"\[[^]]*\]", "", path).lstrip("/")
+            value = runtime.get(path, _default(path))
+            updates.append({"Path": path.lstrip("/"), "values": {plain: value}})
+    print(json.dumps([{"source": address, "timestamp": 1, "updates": updates}], indent=2))
+
+
+def _default(path):
+    last = path.rpartition("/")[2]
+    return {"trust-mode": "pcp", "pfc": "00000000", "value": "0", "inter-packet-gap": "12"}.get(
+        last, "false"
+    )
+
+
+def _algorithm_runs(content, facts):
+    return f"doca-spcx-cc@{facts['rdma']}" in content["units_running"]
+
+
+def driver(_words):
+    """A package's post-installation step: which driver is installed now."""
+    line = ["dpkg-query", "-W", "-f", "${Version} ${db:Status-Abbrev}\n", "nvidia-driver-*-server"]
+    told = subprocess.run(line, capture_output=True, text=True, check=False).stdout
+    versions = [w.split()[0] for w in told.splitlines() if w.split()[1][:1] == "i"]
+    with state() as content:
+        content["driver_installed"] = versions[-1].rpartition("-")[0] if versions else ""

@@ -1,0 +1,137 @@
+"""The hardware manager: what ironic-python-agent finds by its entry point, and the steps it offers.
+
+Each step is safe to repeat, checks what it is given, and returns one JSON object; docs/erasure.md
+and docs/maintenance-image.md have their arguments and answers. Steps have priority 0: none runs
+unless the daemon asks for it by name.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ironic_python_agent import errors, hardware
+from oslo_log import log
+
+from provisioner_hardware_manager import disks, erasure, health, inventory, reading, redaction, tpm
+
+LOG = log.getLogger(__name__)
+ARGUMENTS: dict[str, dict[str, str]] = {
+    "provisioner_inventory": {},
+    "provisioner_checks": {"expected": "kind -> count that must be there; memory_gib"},
+    "provisioner_disks": {},
+    "provisioner_erase_device": {
+        "device": "/dev/nvme0n1, of this boot",
+        "serial": "its serial, read anew before anything is done",
+        "method": ", ".join(erasure.METHODS),
+    },
+    "provisioner_read_disk": {
+        "serial": "of the disk",
+        "offset": "first byte",
+        "bytes": "how many",
+    },
+    "provisioner_clear_tpm": {},
+}
+
+
+class _Generic:
+    """ironic-python-agent's own way with ATA drives and overwriting.
+
+    Private methods of a version that is pinned by digest; the tests hold their names to it.
+    """
+
+    def __init__(self) -> None:
+        self._generic = hardware.GenericHardwareManager()
+
+    def ata_erase(self, device: str) -> bool:
+        return bool(self._generic._ata_erase(_block_device(device)))
+
+    def overwrite(self, device: str) -> bool:
+        info = {"agent_erase_devices_iterations": 1, "agent_erase_devices_zeroize": True}
+        node = {"driver_internal_info": info}
+        return bool(self._generic._shred_block_device(node, _block_device(device)))
+
+
+def _block_device(name: str) -> hardware.BlockDevice:
+    return hardware.BlockDevice(name=name, model="", size=0, rotational=False)
+
+
+class ProvisionerHardwareManager(hardware.HardwareManager):  # type: ignore[misc]
+    """Beside ironic-python-agent's generic one, which does everything that is not named here."""
+
+    HARDWARE_MANAGER_NAME = "ProvisionerHardwareManager"
+    HARDWARE_MANAGER_VERSION = "1"
+
+    def evaluate_hardware_support(self) -> int:
+        """Every machine that boots our ramdisk. Asked once, before the agent opens its API."""
+        redaction.install()
+        return int(hardware.HardwareSupport.SERVICE_PROVIDER)
+
+    def get_clean_steps(self, node: Any, ports: Any) -> list[dict[str, Any]]:
+        return _steps(abortable=True)
+
+    def get_service_steps(self, node: Any, ports: Any) -> list[dict[str, Any]]:
+        return _steps(abortable=True)
+
+    def get_deploy_steps(self, node: Any, ports: Any) -> list[dict[str, Any]]:
+        return [s for s in _steps() if s["step"] != "provisioner_erase_device"]
+
+    def provisioner_inventory(self, node: Any, ports: Any) -> dict[str, Any]:
+        """What only somebody inside can see, the SSH host key of this boot among it."""
+        return inventory.collect()
+
+    def provisioner_checks(
+        self, node: Any, ports: Any, expected: dict[str, int] | None = None
+    ) -> dict[str, Any]:
+        """A first look at health: `checks` is a list of {check, verdict, detail}."""
+        return {"checks": health.checks(inventory.collect(), expected or {})}
+
+    def provisioner_disks(self, node: Any, ports: Any) -> dict[str, Any]:
+        """The disks, and what each says that it can do to itself."""
+        try:
+            return {"disks": disks.listed()}
+        except ValueError as failure:
+            raise errors.CleaningError(str(failure)) from None
+
+    def provisioner_erase_device(
+        self, node: Any, ports: Any, device: str = "", serial: str = "", method: str = ""
+    ) -> dict[str, str]:
+        """Erase one disk by one method, and wait for its end."""
+        LOG.info("Erasing %s by %s", device, method)
+        record = erasure.erase(str(device), str(serial), str(method), generic=_Generic())
+        LOG.info("Erasing %s by %s: %s", device, method, record["result"])
+        return record
+
+    def provisioner_read_disk(
+        self,
+        node: Any,
+        ports: Any,
+        serial: str = "",
+        offset: int = 0,
+        bytes: int = 0,  # noqa: A002
+    ) -> dict[str, Any]:
+        """SHA-256 of a range of a disk, as the medium has it."""
+        try:
+            return reading.digest(str(serial), int(offset), int(bytes))
+        except (ValueError, OSError) as failure:
+            raise errors.CleaningError(f"reading back: {failure}") from None
+
+    def provisioner_clear_tpm(self, node: Any, ports: Any) -> dict[str, str]:
+        """Clear the TPM, or ask the firmware to."""
+        return tpm.clear()
+
+
+def _steps(*, abortable: bool = False) -> list[dict[str, Any]]:
+    return [
+        {
+            "step": name,
+            "priority": 0,
+            "interface": "deploy",
+            "reboot_requested": False,
+            "argsinfo": {
+                argument: {"description": text, "required": argument != "expected"}
+                for argument, text in arguments.items()
+            },
+            **({"abortable": True} if abortable else {}),
+        }
+        for name, arguments in ARGUMENTS.items()
+    ]

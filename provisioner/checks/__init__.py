@@ -3,11 +3,17 @@
 from collections.abc import Collection, Sequence
 
 from provisioner.checks import (
+    cpu_load,
     dcgm_diag,
+    dcgm_mndiag,
     ecc,
+    gdr_loopback,
+    gpu_burn,
     gpu_inventory,
+    hbm,
     kernel_log,
     lldp,
+    nccl_collectives,
     nccl_single,
     nic_config,
     nic_inventory,
@@ -17,6 +23,7 @@ from provisioner.checks import (
     rdma_links,
     row_remap,
     services,
+    storage_load,
     switch_health,
     versions,
 )
@@ -41,6 +48,18 @@ ALL: tuple[Check, ...] = (
     dcgm_diag.CHECK,
     nvbandwidth.CHECK,
     nccl_single.CHECK,
+    gdr_loopback.CHECK,
+    hbm.CHECK,
+    gpu_burn.CHECK,
+    dcgm_diag.CHECK_SOFTWARE,
+    dcgm_mndiag.CHECK,
+    dcgm_diag.CHECK_LONG,
+    dcgm_diag.CHECK_XLONG,
+    gpu_burn.CHECK_LONG,
+    nccl_collectives.CHECK,
+    storage_load.CHECK,
+    cpu_load.CHECK,
+    cpu_load.CHECK_STREAM,
     switch_health.CHECK,
 )
 
@@ -52,7 +71,8 @@ PLAIN = frozenset({Gate.A, Gate.B})
 
 def plain(kind: NodeKind) -> frozenset[str]:
     """Names of the checks of every validation."""
-    return frozenset(check.name for check in ALL if check.kind is kind and check.gate in PLAIN)
+    mine = (check for check in ALL if check.kind is kind and check.gate in PLAIN)
+    return frozenset(check.name for check in mine if not check.on_request)
 
 
 def required(kind: NodeKind, selected: Collection[str] | None = None) -> tuple[str, ...]:

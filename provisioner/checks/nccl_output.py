@@ -18,6 +18,8 @@ from provisioner.model.base import Record
 _BOUNDS = re.compile(r"^#\s*Out of bounds values\s*:\s*(\d{1,18})\s+(OK|FAILED)\s*$")
 _AVERAGE = re.compile(r"^#\s*Avg bus bandwidth\s*:\s*([0-9.e+]{1,24})\s*(OK|FAILED)?\s*$")
 _RANK = re.compile(r"^#\s+Rank\s+(\d{1,6})\s")
+_STARTS = re.compile(r"^# Collective test starting: (\S{1,64})\s*$")
+_ENDS = re.compile(r"^# Collective test concluded: (\S{1,64})\s*$")
 _WRONG = ("#wrong", "error")
 _RANKS_MAX = 65_536
 
@@ -51,7 +53,7 @@ class Nccl(Record):
     @property
     def wrong(self) -> int:
         """Wrong values, in whichever way they were told."""
-        return self.out_of_bounds + sum(row.wrong or 0 for row in self.rows)
+        return max(self.out_of_bounds, sum(row.wrong or 0 for row in self.rows))
 
 
 def read(text: str) -> Nccl:
@@ -71,7 +73,9 @@ def _from_text(text: str) -> Nccl:
         words = next((line.strip() for line in lines if "error" in line.lower()), "")
         raise Unreadable(f"nccl-tests: not exactly one result in it {words[:160]}".rstrip())
     at, average = averages[0]
-    if not any(line.startswith("#") for line in lines[at + 1 :]):
+    started = [m[1] for line in lines if (m := _STARTS.match(line))]
+    ended = [m[1] for line in lines[at + 1 :] if (m := _ENDS.match(line))]
+    if not any(line.startswith("#") for line in lines[at + 1 :]) or started != ended:
         raise Unreadable("nccl-tests: it ends early")
     header = next((c for line in lines if (c := line.lstrip("# ").split()) and _titles(c)), None)
     if header is None:

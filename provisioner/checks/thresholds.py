@@ -83,7 +83,11 @@ def misses(context: CheckContext, name: str, measured: float) -> tuple[str, str]
     good = measured >= wanted if row.bound is Bound.MIN else measured <= wanted
     if good:
         return None
-    return f"{measured:.6g} {row.unit}", f"{row.bound} {wanted:.6g} {row.unit}"
+    return f"{_figure(measured)} {row.unit}", f"{row.bound} {_figure(wanted)} {row.unit}"
+
+
+def _figure(value: float) -> str:
+    return f"{value:.0f}" if value >= 1e5 else f"{value:.6g}"
 
 
 def _first(limits: Limits, context: CheckContext) -> Limit | None:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from provisioner.sim import agent_faults
+from provisioner.sim import agent_faults, load_faults
 from provisioner.sim.faults import HUGE_BYTES, BadRule, Rule
 from provisioner.sim.site import Site
 
@@ -271,7 +271,7 @@ IN_SWITCHES = (
     _switch("fan_missing", "W10", "a fan is missing"),
 )
 
-IN_AGENTS = tuple(_machine(*row) for row in agent_faults.ALL)
+IN_AGENTS = tuple(_machine(*row) for row in (*agent_faults.ALL, *load_faults.ALL))
 PRESETS = (*ON_WIRE, *IN_ANSWERS, *IN_PARTS, *IN_AGENTS, *IN_SWITCHES)
 ALL: dict[str, Preset] = {p.name: p for p in PRESETS}
 

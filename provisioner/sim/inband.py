@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from provisioner.sim import outputs_gpu, outputs_load, outputs_nic, outputs_system
+from provisioner.sim import outputs_burn, outputs_gpu, outputs_load, outputs_nic, outputs_system
 from provisioner.sim.clock import SimClock
 from provisioner.sim.host import HostView, Output
 
@@ -26,7 +26,20 @@ TOOLS: tuple[tuple[str, Tool, float], ...] = (
     ("mlxfwmanager --query-format xml", outputs_nic.mlxfwmanager, 12.0),
     ("mlxconfig -e -j /dev/stdout q", outputs_nic.mlxconfig, 4.0),
     ("dmesg --time-format iso", outputs_system.dmesg, 0.2),
+    ("dcgmi diag -r 4 -j", outputs_load.dcgm, 5400.0),
+    ("dcgmi diag -r 3 -j", outputs_load.dcgm, 1200.0),
+    ("dcgmi diag -r memory_bandwidth -j", outputs_load.dcgm, 60.0),
+    ("dcgmi diag -r 1 -j", outputs_load.dcgm, 30.0),
     ("dcgmi diag -r 2 -j", outputs_load.dcgm, 150.0),
+    ("gpu_burn -tc 900", outputs_burn.gpu_burn, 905.0),
+    ("gpu_burn -tc ", outputs_burn.gpu_burn, 125.0),
+    ("i=0; export CUDA_DEVICE_ORDER=PCI_BUS_ID; for p in ", outputs_burn.loopback, 100.0),
+    ("fio ", outputs_burn.fio, 75.0),
+    ("stress-ng ", outputs_burn.stress_ng, 121.0),
+    ("stream_c", outputs_burn.stream, 20.0),
+    ("all_gather_perf ", outputs_load.nccl, 45.0),
+    ("reduce_scatter_perf ", outputs_load.nccl, 45.0),
+    ("alltoall_perf ", outputs_load.nccl, 45.0),
     ("nvbandwidth -j ", outputs_load.nvbandwidth, 60.0),
     ("all_reduce_perf ", outputs_load.nccl, 45.0),
     ("systemctl is-active ", outputs_system.systemctl, 0.1),

@@ -14,34 +14,46 @@ from provisioner.sim.host import HostView, Output
 from provisioner.sim.parts import Device
 
 HOST_GPU_GB_S = {5: 55.3, 4: 26.4, 3: 13.2, 2: 6.5, 1: 3.1}  # one x16 link, by generation
+HBM_MB_S = 2_540_000.0  # one H100
 GPU_GPU_GB_S = 391.0  # one pair of H100 over NVSwitch
 ALL_REDUCE_GB_S = 478.0  # 8 H100 over NVSwitch, 16 GB
 NCCL_BYTES = 16 * 1024**3
 ISOLATE, CONFIG = 2, 5  # DCGM error severities
 
 
-def dcgm(view: HostView, _command: str) -> Output:
-    """`dcgmi diag -r 2 -j`: software, memory and pcie; exit code 226 if one fails."""
+def dcgm(view: HostView, command: str) -> Output:
+    """`dcgmi diag -r LEVEL -j`, or one plugin by name; exit code 226 if a test fails."""
     if not view.gpus:
         return Output(226, "Error: No GPUs were found.\n")
+    asked = command.split(" -r ", 1)[-1].split()[0]
     software = [_software(view, i) for i in range(len(view.gpus))]
     memory = [_memory(view, i, gpu) for i, gpu in enumerate(view.gpus)]
     pcie = [_pcie(view, i, gpu) for i, gpu in enumerate(view.gpus)]
-    categories = [
-        _category("Deployment", "software", software),
-        _category("Hardware", "memory", memory),
-        _category("Integration", "pcie", pcie),
-    ]
+    categories = {
+        "1": [("Deployment", "software", software)],
+        "2": [("Hardware", "memory", memory), ("Integration", "pcie", pcie)],
+        "3": [
+            ("Hardware", "diagnostic", _passes(view)),
+            ("Stress", "memory_bandwidth", [_bandwidth(view, i) for i in range(len(view.gpus))]),
+            ("Stress", "targeted_stress", _passes(view)),
+            ("Stress", "targeted_power", _passes(view)),
+        ],
+        "4": [("Hardware", "memtest", _passes(view)), ("Stress", "pulse_test", _passes(view))],
+    }
+    listed = [row for level in categories if level <= asked for row in categories[level]]
+    if asked not in categories:
+        listed = [row for rows in categories.values() for row in rows if row[1] == asked]
+    categories_shown = [_category(*row) for row in listed]
     entities = [
         {"device_id": "2330", "entity_id": i, "serial_num": gpu.serial}
         for i, gpu in enumerate(view.gpus)
     ]
     document = {
-        "DCGM Diagnostic": {"test_categories": categories},
+        "DCGM Diagnostic": {"test_categories": categories_shown},
         "entity_groups": [{"entities": entities, "entity_group": "GPU", "entity_group_id": 1}],
         "metadata": {"Driver Version Detected": view.driver, "version": "4.2.3"},
     }
-    failed = any(c["tests"][0]["test_summary"]["status"] == "Fail" for c in categories)
+    failed = any(c["tests"][0]["test_summary"]["status"] == "Fail" for c in categories_shown)
     return Output(226 if failed else 0, json.dumps(document, indent=1) + "\n")
 
 
@@ -102,6 +114,19 @@ def _pcie(view: HostView, index: int, gpu: Device) -> dict[str, Any]:
     speed = _host_gpu(view, gpu)
     info = [f"GPU to Host bandwidth:\t\t{speed} GB/s", f"Host to GPU bandwidth:\t\t{speed} GB/s"]
     return _result(index, "Pass", info=info)
+
+
+def _passes(view: HostView) -> list[dict[str, Any]]:
+    return [_result(index, "Pass") for index in range(len(view.gpus))]
+
+
+def _bandwidth(view: HostView, index: int) -> dict[str, Any]:
+    slow = "hbm_slow" in view.machine.faults and index == 1
+    speed = view.near(HBM_MB_S * (0.5 if slow else 1.0), 0.005)
+    if slow:  # as the plugin does with the minimum that it is given
+        text = f"GPU {index} achieved a bandwidth of {speed} MB/s, below the minimum."
+        return _failure(index, 97, 5, ISOLATE, text)
+    return _result(index, "Pass", info=[f"GPU {index} memory bandwidth: {speed} MB/s"])
 
 
 def _host_gpu(view: HostView, gpu: Device) -> float | int:

@@ -21,6 +21,7 @@ ROOT = Path(__file__).parent.parent / "golden" / "checks"
 CASES = sorted(p.parent for p in ROOT.glob("*/*/expected.json"))
 CONTEXT = CheckContext.model_validate_json((ROOT / "context.json").read_text())
 BY_NAME = {check.name: check for check in checks.ALL}
+LINES = {command.name: command.line for check in checks.ALL for command in check.commands}
 
 
 def outputs(case: Path) -> dict[str, Evidence]:
@@ -28,7 +29,9 @@ def outputs(case: Path) -> dict[str, Evidence]:
     codes = json.loads((case / "expected.json").read_text())["exit_codes"]
     return {
         file.stem: Evidence(
-            source=file.stem, exit_code=codes.get(file.stem, 0), text=file.read_bytes().decode()
+            source=LINES[file.stem],
+            exit_code=codes.get(file.stem, 0),
+            text=file.read_bytes().decode(),
         )
         for file in case.glob("*.txt")
     }
@@ -179,5 +182,10 @@ def test_the_document_lists_every_check_with_its_gate() -> None:
     rows = [[c.strip(" `") for c in r.split("|")] for r in text.splitlines() if r.startswith("| `")]
 
     assert [(r[1], r[2], r[4]) for r in rows] == [
-        (c.name, c.gate.value, "yes" if c.after_load else "") for c in checks.ALL
+        (
+            c.name,
+            c.gate.value + (", asked for" if c.on_request else ""),
+            "yes" if c.after_load else "",
+        )
+        for c in checks.ALL
     ]

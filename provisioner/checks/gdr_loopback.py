@@ -1,0 +1,95 @@
+"""T6: every rail's NIC writes out of GPU memory and back into it at the speed of its port.
+
+One loop over the cards by PCI address, so that the n-th rail is beside the n-th GPU: names sort
+mlx5_10 before mlx5_2. Cards below 400 Gbit/s are no rails.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from provisioner.checks.check import Check, CheckContext, Command, Unreadable, fault
+from provisioner.checks.perftest_output import bandwidths, largest
+from provisioner.checks.reading import text_of
+from provisioner.checks.thresholds import RAIL_GBIT_S, misses
+from provisioner.model.health import Evidence, Finding, Gate, Severity
+
+MESSAGE_BYTES = 8 * 1024 * 1024
+_TEST = (
+    f"ib_write_bw -d $d -x 3 -p 18515 -s {MESSAGE_BYTES} -n 5000 -F --report_gbits"
+    " --perform_warm_up --use_cuda=$i"
+)
+# the server is the background half; a hung one must not outlive its turn
+_LINE = (
+    "i=0; export CUDA_DEVICE_ORDER=PCI_BUS_ID;"
+    " for p in /sys/bus/pci/devices/*/infiniband/*; do d=${p##*/};"
+    f" if grep -q '^{RAIL_GBIT_S} ' $p/ports/1/rate && [ ! -e $p/device/physfn ]; then"
+    f' echo "== rail $i $d"; timeout 60 {_TEST} >/dev/null & sleep 2;'
+    f' timeout 60 {_TEST} 127.0.0.1; echo "== end $d $?"; wait; i=$((i+1)); fi; done'
+)
+GDR = Command(name="gdr_loopback", line=_LINE, limit_s=1200.0)
+_THRESHOLD = "gdr_loopback_gbit_s"
+_BEGIN = re.compile(r"^== rail (\d{1,3}) ([A-Za-z0-9_-]{1,32})$", re.MULTILINE)
+_END = re.compile(r"^== end ([A-Za-z0-9_-]{1,32}) (\d{1,3})$", re.MULTILINE)
+
+
+def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterator[Finding]:
+    found = evidence.get(GDR.name)
+    text = text_of(evidence, GDR)
+    assert found is not None
+    measured: dict[str, float] = {}
+    for part, said, code in _sections(text):
+        try:
+            rows = bandwidths(said, found.source)
+        except Unreadable as problem:
+            if not code:
+                raise
+            yield fault(part, Severity.ISOLATE, f"the loopback gave no result: {problem}", code, 0)
+            continue
+        row = largest(rows)
+        measured[part] = row.gbit_s
+        if row.size < MESSAGE_BYTES:
+            detail = "the message is not the one that the floor is for"
+            yield fault(part, Severity.CONFIG, detail, row.size, MESSAGE_BYTES)
+        if code:
+            yield fault(part, Severity.CONFIG, "the loopback ended with an error", code, 0)
+    if context.rails and len(_BEGIN.findall(text)) not in (0, context.rails):
+        rails = len(_BEGIN.findall(text))
+        yield fault("host", Severity.ISOLATE, "rails that were tested", rails, context.rails)
+    for part, gbit_s in measured.items():
+        low = misses(context, _THRESHOLD, gbit_s)
+        if low is not None:
+            yield fault(part, Severity.ISOLATE, "the loopback is below its floor", *low)
+
+
+def _sections(text: str) -> Iterator[tuple[str, str, int | None]]:
+    """(part, output, exit code) of each card; one without a name for an output of one test."""
+    begins = list(_BEGIN.finditer(text))
+    if not begins:
+        yield "host", text, None
+        return
+    names = [match[2] for match in begins]
+    if len(set(names)) != len(names):
+        raise Unreadable("ib_write_bw: one device is tested twice")
+    for number, match in enumerate(begins):
+        end = begins[number + 1].start() if number + 1 < len(begins) else len(text)
+        said = text[match.end() : end]
+        closing = _END.search(said)
+        if closing is None or closing[1] != match[2]:
+            raise Unreadable(f"ib_write_bw: the output of {match[2]} is cut short")
+        yield f"rail{match[1]} {match[2]}", said[: closing.start()], int(closing[2])
+
+
+def _measure(evidence: Mapping[str, Evidence], _context: CheckContext) -> Mapping[str, float]:
+    source = evidence[GDR.name].source if GDR.name in evidence else ""
+    found = {}
+    for part, said, _ in _sections(text_of(evidence, GDR)):
+        try:
+            found[f"{_THRESHOLD}/{part}"] = largest(bandwidths(said, source)).gbit_s
+        except Unreadable:
+            continue
+    return found
+
+
+CHECK = Check("gdr_loopback", Gate.B, (GDR,), _findings, load=True, measure=_measure)

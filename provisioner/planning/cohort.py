@@ -1,0 +1,193 @@
+"""A node held against its like: robust outliers of a cohort, beside the absolute floors. Pure.
+
+A cohort is what should measure the same: one profile, one set of versions, one metric, and one rail
+where the metric is a rail's. An outlier is far from the median by its spread (robust z, median and
+MAD) *and* by an effect that matters, so that a tight cohort condemns nobody for noise; the seven
+siblings of a GPU are its closest cohort. A cohort that is too small judges nobody.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import median
+
+from provisioner.model.base import Record
+from provisioner.model.health import Finding, HealthReport, Severity, Verdict
+from provisioner.model.inventory import Inventory
+from provisioner.planning.metrics import MetricRule, matters, rule_of
+
+_RAIL = re.compile(r"rail ?[0-9]+")
+SIBLINGS_MIN = 4  # parts of one node that are compared with one another
+
+
+class Policy(Record):
+    """When a member of a cohort is an outlier. The numbers are proposals, to be tuned."""
+
+    members_min: int = 8  # nodes; fewer judge nobody
+    z_max: float = 3.5  # Iglewicz and Hoaglin's limit for the modified z-score
+
+
+class Sample(Record):
+    """What one node measured when it was last judged."""
+
+    node: str
+    rack: str
+    profile: str
+    versions: str  # digest of its version set
+    measured: Mapping[str, float]
+    certified: bool  # it passed everything: only then does it teach
+
+
+class Outlier(Record):
+    """One number that is worse than its like."""
+
+    node: str
+    metric: str  # "busbw_gb_s/GPU 3"
+    value: float
+    typical: float
+    z: float  # how many times the spread; negative is worse
+    among: str  # "40 nodes of its cohort"
+
+    @property
+    def part(self) -> str:
+        """The part that measured it."""
+        return self.metric.partition("/")[2] or "host"
+
+
+def sample_of(report: HealthReport, inventory: Inventory, profile: str, rack: str) -> Sample:
+    """A report's numbers; of a metric that several checks give, the last one's."""
+    measured: dict[str, float] = {}
+    for result in report.results:
+        measured.update(result.measured)
+    return Sample(
+        node=report.node,
+        rack=rack,
+        profile=profile,
+        versions=version_set(inventory),
+        measured=measured,
+        certified=not report.failures,
+    )
+
+
+def version_set(inventory: Inventory) -> str:
+    """Digest of which versions run, whatever the number of parts that run them."""
+    found = sorted({(c.kind, c.version or "") for c in inventory.components})
+    return hashlib.sha256(json.dumps(found).encode()).hexdigest()
+
+
+def outliers(samples: Sequence[Sample], policy: Policy) -> tuple[Outlier, ...]:
+    """Every outlier of all cohorts that these samples form, the worst first."""
+    cohorts: dict[tuple[str, str, str], list[tuple[str, str, float]]] = defaultdict(list)
+    for sample in samples:
+        for metric, value in sample.measured.items():
+            if rule_of(metric) is not None:
+                key = (sample.profile, sample.versions, group_of(metric))
+                cohorts[key].append((sample.node, metric, value))
+    found: list[Outlier] = []
+    for (_, _, group), members in cohorts.items():
+        rule = rule_of(group)
+        assert rule is not None
+        found += _worse(members, rule, policy)
+    return tuple(sorted(found, key=lambda o: (o.z, o.node, o.metric)))
+
+
+def group_of(metric: str) -> str:
+    """What is compared with one another: the metric, and the rail where the part is one."""
+    name, _, part = metric.partition("/")
+    return f"{name}/{part}" if _RAIL.fullmatch(part) else name
+
+
+def _worse(
+    members: Sequence[tuple[str, str, float]], rule: MetricRule, policy: Policy
+) -> Iterable[Outlier]:
+    nodes = {node for node, _, _ in members}
+    if len(nodes) < policy.members_min:
+        return
+    typical, spread = _centre([value for _, _, value in members])
+    for node, metric, value in members:
+        if not matters(rule, value, typical):
+            continue
+        z = rule.sign * (value - typical) / spread if spread else float("-inf")
+        if z < -policy.z_max:
+            among = f"{len(nodes)} nodes of its cohort"
+            yield Outlier(node=node, metric=metric, value=value, typical=typical, z=z, among=among)
+
+
+def _centre(values: Sequence[float]) -> tuple[float, float]:
+    """Median, and spread as a standard deviation would be (MAD / 0.6745)."""
+    typical = median(values)
+    return typical, median(abs(v - typical) for v in values) / 0.6745
+
+
+def siblings(sample: Sample) -> tuple[Outlier, ...]:
+    """Parts of one node that are worse than the others of their kind in it."""
+    groups: dict[str, list[tuple[str, float]]] = defaultdict(list)
+    for metric, value in sample.measured.items():
+        name, _, part = metric.partition("/")
+        if part.partition(" ")[0] == "GPU" and rule_of(metric) is not None:
+            groups[name].append((metric, value))
+    found = []
+    for name, members in sorted(groups.items()):
+        rule = rule_of(name)
+        assert rule is not None
+        if len(members) < SIBLINGS_MIN:
+            continue
+        typical = median(v for _, v in members)
+        # twice the effect: siblings are few, and one hot corner of a chassis is no fault
+        strict = rule.model_copy(
+            update={"relative": 2 * rule.relative, "absolute": 2 * rule.absolute}
+        )
+        spread = _centre([v for _, v in members])[1]
+        for m, v in members:
+            if matters(strict, v, typical):
+                z = rule.sign * (v - typical) / spread if spread else float("-inf")
+                among = f"the {len(members)} of its node"
+                found.append(
+                    Outlier(node=sample.node, metric=m, value=v, typical=typical, z=z, among=among)
+                )
+    return tuple(found)
+
+
+def judge(sample: Sample, others: Sequence[Sample], policy: Policy) -> tuple[Outlier, ...]:
+    """What is wrong with one node's numbers, held against the certified nodes of its cohort.
+
+    Only certified nodes are its measure: what is in doubt must not decide about others.
+    """
+    like = [
+        s
+        for s in others
+        if s.certified
+        and s.node != sample.node
+        and (s.profile, s.versions) == (sample.profile, sample.versions)
+    ]
+    found = [o for o in outliers([*like, sample], policy) if o.node == sample.node]
+    told = {o.metric for o in found}
+    return (*found, *(o for o in siblings(sample) if o.metric not in told))
+
+
+def applied(report: HealthReport, found: Sequence[Outlier]) -> HealthReport:
+    """The report after each outlier was added to the results that measured it: they failed."""
+    results = []
+    for result in report.results:
+        mine = tuple(_finding(o) for o in found if o.metric in result.measured)
+        if mine:
+            verdict = Verdict.FAIL if result.verdict is Verdict.PASS else result.verdict
+            changes = {"verdict": verdict, "findings": (*result.findings, *mine)}
+            results.append(result.model_copy(update=changes))
+        else:
+            results.append(result)
+    return report.model_copy(update={"results": tuple(results)})
+
+
+def _finding(outlier: Outlier) -> Finding:
+    return Finding(
+        part=outlier.part,
+        severity=Severity.ISOLATE,
+        detail=f"{outlier.metric.partition('/')[0]} is an outlier among {outlier.among}",
+        measured=f"{outlier.value:.6g}",
+        wanted=f"about {outlier.typical:.6g}",
+    )

@@ -1,0 +1,105 @@
+"""Did a change make nodes worse? Before and after, node by node. Pure.
+
+Each node is its own control: the relative difference of its two measurements. The median says how
+much, an exact sign test (binomial) how sure. A wave is stopped by a metric that is worse both by an
+effect that matters and beyond chance; a wave that is too small to tell is "not told", never "good".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from math import comb
+from statistics import median
+
+from provisioner.model.base import Record
+from provisioner.model.outcome import Blocker, Reason
+from provisioner.planning.metrics import rule_of
+
+
+class Effect(StrEnum):
+    """What a comparison says."""
+
+    BETTER_OR_SAME = "better_or_same"
+    WORSE = "worse"
+    NOT_TOLD = "not_told"  # too few nodes were measured before and after
+
+
+class RegressionPolicy(Record):
+    """Proposals, to be tuned. The effect that matters is half of what makes one node an outlier:
+    a whole cohort that moved is no chance."""
+
+    nodes_min: int = 5  # the fewest with which a sign test can reach p < 0.05
+    effect_part: float = 0.5  # of the metric's own effect
+    p_max: float = 0.05
+
+
+class Comparison(Record):
+    """One metric before and after. `change`: median relative change, negative is worse."""
+
+    metric: str
+    nodes: int
+    change: float
+    p: float  # chance of so many worse nodes if nothing had changed
+    effect: Effect
+
+
+def compare(
+    before: Mapping[str, Mapping[str, float]],
+    after: Mapping[str, Mapping[str, float]],
+    policy: RegressionPolicy,
+) -> tuple[Comparison, ...]:
+    """Every metric that nodes measured both before and after (node -> metric -> value)."""
+    pairs: dict[str, list[tuple[float, float]]] = {}
+    for node in sorted(set(before) & set(after)):
+        mine: dict[str, list[tuple[float, float]]] = {}
+        for metric in sorted(set(before[node]) & set(after[node])):
+            pair = (before[node][metric], after[node][metric])
+            mine.setdefault(metric.partition("/")[0], []).append(pair)
+        for name, values in mine.items():  # a node with eight GPUs has one voice
+            pairs.setdefault(name, []).append(
+                (median(a for a, _ in values), median(b for _, b in values))
+            )
+    return tuple(
+        _compared(name, values, policy)
+        for name, values in sorted(pairs.items())
+        if rule_of(name) is not None
+    )
+
+
+def _compared(
+    name: str, pairs: Sequence[tuple[float, float]], policy: RegressionPolicy
+) -> Comparison:
+    rule = rule_of(name)
+    assert rule is not None
+    gains = [rule.sign * (b - a) for a, b in pairs]
+    size = median(abs(a) for a, _ in pairs)
+    change = median(gains)
+    moved = [g for g in gains if g != 0]
+    worse = sum(g < 0 for g in moved)
+    p = sum(comb(len(moved), k) for k in range(worse, len(moved) + 1)) / 2 ** len(moved)
+    least = policy.effect_part * max(rule.relative * size, rule.absolute)
+    if len(pairs) < policy.nodes_min:
+        effect = Effect.NOT_TOLD
+    else:
+        effect = Effect.WORSE if -change > least and p < policy.p_max else Effect.BETTER_OR_SAME
+    relative = change / size if size else change
+    return Comparison(metric=name, nodes=len(pairs), change=relative, p=p, effect=effect)
+
+
+def wave_verdict(
+    before: Mapping[str, Mapping[str, float]],
+    after: Mapping[str, Mapping[str, float]],
+    policy: RegressionPolicy,
+) -> tuple[Blocker, ...]:
+    """Why the waves behind this one must not start; () if nothing speaks against it."""
+    return tuple(
+        Blocker(
+            reason=Reason.CHECK_FAILED,
+            subject=c.metric,
+            detail=f"{c.nodes} nodes are {-c.change:.1%} worse than before (p = {c.p:.2g})",
+            unblock="Roll the wave back, or accept the change with a reason.",
+        )
+        for c in compare(before, after, policy)
+        if c.effect is Effect.WORSE
+    )

@@ -23,19 +23,24 @@ from provisioner.control.reconciler import Reconciler
 from provisioner.control.scheduler import Scheduler
 from provisioner.execution.artifacts import Artifacts
 from provisioner.execution.collector import Collector
+from provisioner.execution.erasure import Eraser
 from provisioner.execution.executor import Executor
+from provisioner.execution.host_keys import HostLogin
 from provisioner.execution.identify import Identifier
+from provisioner.execution.os_images import OsImages
 from provisioner.execution.reach import Reach
 from provisioner.execution.tenancy import Tenancy
 from provisioner.execution.validator import Validator
 from provisioner.execution.work import Site
 from provisioner.model.input_error import InputError
-from provisioner.model.matrix import Matrix
+from provisioner.model.matrix import MAINTENANCE, Matrix
+from provisioner.planning.erasure import policy_of
 from provisioner.ports import (
     Agents,
     BmcTransport,
     Clock,
     Credentials,
+    HostShell,
     PlaybookRunner,
     Store,
     SwitchTransport,
@@ -57,10 +62,13 @@ class Parts:
     transport: BmcTransport
     switches: SwitchTransport
     runner: PlaybookRunner
+    shell: HostShell
     agents: Agents
     artifacts: Artifacts
     matrix: Matrix
     signer: Signer
+    os_images: OsImages | None = None
+    login: HostLogin | None = None
 
 
 class Daemon:
@@ -70,7 +78,16 @@ class Daemon:
         self.parts = parts
         reach = Reach(parts.transport, parts.switches, parts.credentials)
         self.site = Site(
-            parts.clock, parts.settings, reach, parts.runner, parts.agents, parts.artifacts
+            parts.clock,
+            parts.settings,
+            reach,
+            parts.runner,
+            parts.shell,
+            parts.agents,
+            parts.artifacts,
+            parts.matrix.images.get(MAINTENANCE),
+            parts.os_images,
+            parts.login,
         )
         profiles = parts.matrix.nic_profiles
         collector = Collector(self.site, profiles)
@@ -86,6 +103,7 @@ class Daemon:
             identifier=Identifier(self.site, collector, parts.matrix),
             executor=Executor(self.site, profiles),
             tenancy=self.tenancy,
+            eraser=Eraser(self.site, policy_of(parts.settings)),
             validator=Validator(self.site, parts.store, CHECKS, parts.matrix),
             signer=parts.signer,
         )

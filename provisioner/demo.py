@@ -28,7 +28,7 @@ from provisioner.opening import Data, open_data, read_expected, read_matrix, rea
 from provisioner.redfish.discovery import probe_all
 from provisioner.redfish.transport import RedfishTransport
 from provisioner.settings import Settings
-from provisioner.simulated_runner import SimulatedRunner
+from provisioner.simulated_runner import SimulatedRunner, SimulatedShell
 from provisioner.store.data_directory import lock_data_directory
 from provisioner.wall_clock import WallClock
 
@@ -171,6 +171,7 @@ async def _drive(
                 transport=transport,
                 switches=switches,
                 runner=site,
+                shell=SimulatedShell(site),
                 agents=simulated(site, data.store, data.vault, clock, settings),
                 artifacts=artifacts,
                 matrix=read_matrix([matrix, files.overlay]),

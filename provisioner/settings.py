@@ -26,6 +26,18 @@ class Settings(Record):
     operations_max: int = Field(
         512, ge=1, le=65536, description="Nodes that are driven at the same time."
     )
+    playbook_slots: int = Field(
+        4, ge=1, le=64, description="Playbook runs at the same time: about 150 MB each."
+    )
+    playbook_hosts_max: int = Field(
+        50,
+        ge=1,
+        le=100,
+        description="Hosts in one playbook run: 10 MB and 4 processes each while it is under way.",
+    )
+    ssh_connections_max: int = Field(
+        256, ge=1, le=4096, description="Connections to hosts that are open at the same time."
+    )
     switches_down_percent: int = Field(
         25,
         ge=1,
@@ -72,8 +84,48 @@ class Settings(Record):
     agent_token_s: float = Field(
         86400.0, gt=0, description="The token of a maintenance agent is worth nothing after this."
     )
+    maintenance_boot_limit_s: float = Field(
+        2400.0, gt=0, description="From power on, the maintenance agent calls within this."
+    )
+    agent_step_limit_s: float = Field(
+        600.0, gt=0, description="A short step of the maintenance agent ends within this."
+    )
+    erase_limit_s: float = Field(
+        28800.0, gt=0, description="The erasure of one disk ends within this (overwriting is slow)."
+    )
+    image_write_limit_s: float = Field(
+        3600.0, gt=0, description="An image is written to a disk, and read back, within this."
+    )
+    memory_off_s: float = Field(
+        60.0,
+        ge=0,
+        description="A host is off this long before the maintenance image starts, so that memory "
+        "forgets; DRAM does within 35 s.",
+    )
     good_reads_wanted: int = Field(
         3, ge=1, le=10, description="Good answers in a row before a restarted BMC is trusted."
+    )
+
+    # from one tenant to the next
+    erase_required: str = Field(
+        "disk host_memory gpu_memory",
+        pattern=r"^disk( (host_memory|gpu_memory|bluefield_storage|tpm|bios))*$",
+        description="What must be erased between two tenants; what is not listed is only named.",
+    )
+    erase_overwrite: bool = Field(
+        default=False, description="A disk without a better method may be overwritten."
+    )
+    erase_same_tenant_may_skip: bool = Field(
+        default=False,
+        description="A node that was taken back for repair returns to its tenant unerased.",
+    )
+
+    # how long work files of playbook runs are kept
+    runs_keep_days: float = Field(
+        2.0, gt=0, description="Folder and row of a playbook run that went well, in days."
+    )
+    runs_failed_keep_days: float = Field(
+        30.0, gt=0, description="The same of a run that failed on a host, was ended or lost."
     )
 
     # what is kept fresh

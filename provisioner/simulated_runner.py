@@ -1,13 +1,20 @@
-"""In-band work on a simulated site: the same plays, asked of the simulator's control socket."""
+"""In-band work on a simulated site: plays and commands, asked of the simulator's control socket."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 
-from provisioner.ports import PlaybookCall, PlaybookResult
+from provisioner.ports import (
+    PlaybookCall,
+    PlaybookResult,
+    ShellCommand,
+    ShellOutput,
+    Unreachable,
+)
 
 CALL_MAX_S = 3600.0  # of real time; a simulated play ends much earlier
 
@@ -23,7 +30,15 @@ class SimulatedRunner:
 
     async def run(self, call: PlaybookCall) -> PlaybookResult:
         """Ask the simulated host; a simulator that does not answer is an unreachable host."""
-        body = {"play": call.play, "host": call.host, "variables": dict(call.variables)}
+        return await self.ask(call.play, call.host, call.variables)
+
+    async def recall(self, call: PlaybookCall, since: float) -> PlaybookResult | None:
+        """A simulated play goes on without its daemon, and tells nobody."""
+        return PlaybookResult("unknown", {}, "whoever asked for it is gone")
+
+    async def ask(self, play: str, host: str, variables: Mapping[str, Any]) -> PlaybookResult:
+        """One play, or the commands "run_commands", on one simulated host."""
+        body = {"play": play, "host": host, "variables": dict(variables)}
         try:
             async with self._session.post("http://simulator/inband", json=body) as reply:
                 answer = await reply.json()
@@ -46,3 +61,40 @@ class SimulatedRunner:
     async def close(self) -> None:
         """Close the socket."""
         await self._session.close()
+
+
+class SimulatedShell:
+    """A `HostShell` on the same socket; the runner owns and closes it."""
+
+    def __init__(self, runner: SimulatedRunner) -> None:
+        self._runner = runner
+
+    async def run(
+        self, host: str, address: str, commands: Sequence[ShellCommand]
+    ) -> Sequence[ShellOutput]:
+        """Ask the simulated host."""
+        result = await self._runner.ask("run_commands", host, asked(commands))
+        return outputs(result, commands)
+
+    async def forget(self, host: str) -> None:
+        """Simulated hosts have no keys."""
+
+    async def close(self) -> None:
+        """Nothing of its own is open."""
+
+
+def asked(commands: Sequence[ShellCommand]) -> dict[str, Any]:
+    """Commands as the simulator takes them."""
+    listed = [{"name": c.name, "command": c.line, "timeout_s": c.timeout_s} for c in commands]
+    return {"commands": listed}
+
+
+def outputs(result: PlaybookResult, commands: Sequence[ShellCommand]) -> Sequence[ShellOutput]:
+    """Its answer as a shell's. Raises `Unreachable` for a host that is not there."""
+    if result.status != "ok":
+        raise Unreachable(result.detail, maybe_executed=True)
+    said = result.facts["commands"]
+    return [
+        ShellOutput(said[c.name]["rc"], said[c.name]["stdout"], said[c.name]["stderr"])
+        for c in commands
+    ]

@@ -17,11 +17,11 @@ from provisioner.cli.checked_options import check_ca, check_directory, check_fil
 from provisioner.cli.matrix_files import read_matrix
 from provisioner.daemon import Daemon, Parts, serve_artifacts
 from provisioner.event_loop import new_event_loop
+from provisioner.hosts_opening import Hosts, open_hosts, simulated_hosts
 from provisioner.model.input_error import InputError
 from provisioner.nvue import NvueTransport
 from provisioner.opening import Data, open_data, read_settings
-from provisioner.playbooks import AnsibleRunner, Remote
-from provisioner.ports import Clock, PlaybookRunner
+from provisioner.ports import Clock, Remote
 from provisioner.redfish.governor import LoginGovernor
 from provisioner.redfish.transport import RedfishTransport
 from provisioner.settings import Settings
@@ -80,7 +80,7 @@ def serve(
 
     async def run() -> None:
         clock = WallClock()
-        runner = _runner(simulator, playbooks, data, remote)
+        site = None if simulator is None else SimulatedRunner(simulator)
         logins = LoginGovernor(memory=data / "failed-logins")
         transport = RedfishTransport(chosen.requests_max, ca_file, logins)
         switches = NvueTransport(ca_file=ca_file)
@@ -88,7 +88,8 @@ def serve(
             async with (
                 open_data(data, clock.now()) as opened,
                 serve_artifacts(artifacts, artifact_host, artifact_port) as files,
-                _agents(runner, door, data, opened, clock, chosen) as served,
+                _agents(site, door, data, opened, clock, chosen) as served,
+                _hosts(site, playbooks, data, remote, opened, clock, chosen) as hosts,
             ):
                 parts = Parts(
                     store=opened.store,
@@ -97,7 +98,8 @@ def serve(
                     settings=chosen,
                     transport=transport,
                     switches=switches,
-                    runner=runner,
+                    runner=hosts.runner,
+                    shell=hosts.shell,
                     agents=served.agents,
                     artifacts=files,
                     matrix=pinned,
@@ -106,7 +108,7 @@ def serve(
                 try:
                     await _until_stopped(Daemon(parts))
                 finally:
-                    for port in (runner, switches, transport):
+                    for port in (switches, transport):
                         await port.close()
 
     with asyncio.Runner(loop_factory=new_event_loop) as loop:
@@ -130,22 +132,30 @@ def _checked_remote(user: str, key: Path | None, known_hosts: Path | None) -> Re
     return Remote(user, key, known_hosts)
 
 
-def _runner(simulator: Path | None, playbooks: Path, data: Path, remote: Remote) -> PlaybookRunner:
-    if simulator is not None:
-        return SimulatedRunner(simulator)
-    return AnsibleRunner(playbooks, data / "runs", remote)
+def _hosts(
+    site: SimulatedRunner | None,
+    playbooks: Path,
+    data: Path,
+    remote: Remote,
+    opened: Data,
+    clock: Clock,
+    chosen: Settings,
+) -> AbstractAsyncContextManager[Hosts]:
+    if site is not None:
+        return simulated_hosts(site)
+    return open_hosts(data, playbooks, remote, opened.store, clock, chosen)
 
 
 def _agents(
-    runner: PlaybookRunner,
+    site: SimulatedRunner | None,
     door: AgentDoor,
     data: Path,
     opened: Data,
     clock: Clock,
     chosen: Settings,
 ) -> AbstractAsyncContextManager[ServedAgents]:
-    if isinstance(runner, SimulatedRunner):
-        agents = simulated(runner, opened.store, opened.vault, clock, chosen)
+    if site is not None:
+        agents = simulated(site, opened.store, opened.vault, clock, chosen)
         return nullcontext(ServedAgents(agents))
     return serve_agents(door, data, opened.store, opened.vault, clock, chosen)
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-from provisioner.execution.methods_inband import problem
+from provisioner.execution.once import blocked
 from provisioner.execution.work import Site
 from provisioner.model.health import Evidence
 from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker
-from provisioner.ports import PlaybookCall
+from provisioner.ports import PortError, ShellCommand, ShellOutput
 
 BOOT_ID = "cat /proc/sys/kernel/random/boot_id"
 TEXT_MAX = 4 * 1024 * 1024  # of one command's output; dmesg after a month is below 1 MB
@@ -19,36 +18,25 @@ TEXT_MAX = 4 * 1024 * 1024  # of one command's output; dmesg after a month is be
 async def run_commands(
     site: Site, node: Node, commands: Sequence[tuple[str, str, float]]
 ) -> Mapping[str, Evidence] | Blocker:
-    """Run (name, command, limit in seconds) on a host; raw outputs by name.
+    """Run (name, command, limit in seconds) on a host, as root; raw outputs by name.
 
     The outputs are evidence: they are judged elsewhere. A Blocker: the host was not reached.
     """
-    limit_s = sum(timeout_s for _, _, timeout_s in commands) + 60.0
-    listed = [{"name": n, "command": c, "timeout_s": t} for n, c, t in commands]
-    result = await site.runner.run(
-        PlaybookCall("run_commands", node.id, node.address, {"commands": listed}, limit_s)
-    )
-    if (failed := problem(node, "run_commands", result)) is not None:
-        return failed
-    found = result.facts.get("commands")
-    answers: Mapping[str, Any] = found if isinstance(found, Mapping) else {}
-    return {name: _evidence(command, answers.get(name)) for name, command, _ in commands}
+    listed = [ShellCommand(*command) for command in commands]
+    try:
+        outputs = await site.shell.run(node.id, node.address, listed)
+    except PortError as error:
+        return blocked(error, f"{node.id}/ssh")
+    return {c.name: _evidence(c.line, o) for c, o in zip(listed, outputs, strict=True)}
 
 
-def _evidence(command: str, answer: Any) -> Evidence:
-    if not isinstance(answer, Mapping):
-        return Evidence(source=command, exit_code=None, text="")
-    rc = answer.get("rc")
-    text = answer.get("stdout")
-    text = text if isinstance(text, str) else ""
-    error = answer.get("stderr")
-    if not text and isinstance(error, str):
-        text = error
+def _evidence(command: str, output: ShellOutput) -> Evidence:
+    text = output.stdout or output.stderr
     return Evidence(
         source=command,
-        exit_code=rc if isinstance(rc, int) else None,
+        exit_code=output.exit_code,
         text=text[:TEXT_MAX],
-        truncated=len(text) > TEXT_MAX,
+        truncated=output.truncated or len(text) > TEXT_MAX,
     )
 
 

@@ -7,11 +7,14 @@ from dataclasses import dataclass
 
 from provisioner.execution.artifacts import Artifacts
 from provisioner.execution.hold import Hold
+from provisioner.execution.host_keys import HostLogin
 from provisioner.execution.once import Act, once
+from provisioner.execution.os_images import OsImages
 from provisioner.execution.reach import Reach
+from provisioner.model.matrix import Pin
 from provisioner.model.operation import ActionStatus, LedgerEntry
 from provisioner.model.outcome import Blocker
-from provisioner.ports import Agents, Clock, PlaybookRunner
+from provisioner.ports import Agents, Clock, HostShell, PlaybookRunner
 from provisioner.settings import Settings
 
 
@@ -23,8 +26,12 @@ class Site:
     settings: Settings
     reach: Reach
     runner: PlaybookRunner
+    shell: HostShell
     agents: Agents
     artifacts: Artifacts
+    image: Pin | None = None  # the maintenance image
+    os_images: OsImages | None = None
+    login: HostLogin | None = None
 
 
 @dataclass(frozen=True)

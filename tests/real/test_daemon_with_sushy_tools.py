@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from emulated import PASSWORD
@@ -28,7 +29,7 @@ from provisioner.model.outcome import Reason
 from provisioner.nvue import NvueTransport
 from provisioner.opening import Data, open_data, read_expected, read_matrix, read_secrets
 from provisioner.planning.requests import retry
-from provisioner.ports import PlaybookCall, PlaybookResult
+from provisioner.ports import PlaybookCall, Unreachable
 from provisioner.redfish.client import Redfish
 from provisioner.redfish.discovery import Probe, probe
 from provisioner.redfish.transport import RedfishTransport
@@ -41,10 +42,16 @@ TRIES = 600  # looks 0.1 s apart: a loaded machine takes its time, a hung one mu
 
 
 class NoSystem:
-    """`PlaybookRunner` for a machine without an operating system: nobody answers ssh."""
+    """Runner and shell for a machine without an operating system: nobody answers ssh."""
 
-    async def run(self, call: PlaybookCall) -> PlaybookResult:
-        return PlaybookResult("unreachable", {}, f"{call.address}: no route to host")
+    async def run(self, *call: object) -> NoReturn:
+        raise Unreachable("no route to host", maybe_executed=False)
+
+    async def recall(self, call: PlaybookCall, since: float) -> None:
+        return None
+
+    async def forget(self, host: str) -> None:
+        return None
 
     async def close(self) -> None:
         return None
@@ -123,6 +130,7 @@ async def bench(folder: Path, url: str, vendor: str = "unknown") -> AsyncIterato
             transport=transport,
             switches=switches,
             runner=NoSystem(),
+            shell=NoSystem(),
             agents=served.agents,
             artifacts=Artifacts(folder),
             matrix=read_matrix([MATRIX]),
@@ -171,7 +179,7 @@ def test_the_daemon_holds_a_generic_machine_with_its_inventory_and_named_blocker
         assert {d.kind for d in inventory.devices} >= {DeviceKind.SYSTEM, DeviceKind.BMC}
         gaps = {(g.reason, g.source) for g in inventory.gaps}
         assert (Reason.UNKNOWN_VENDOR, "/redfish/v1") in gaps
-        assert (Reason.UNREACHABLE, "fake/run_commands") in gaps
+        assert (Reason.UNREACHABLE, "fake/ssh") in gaps
         assert any("FirmwareInventory" in source for _, source in gaps)
         assert journal.intact
         # and not one step towards a customer

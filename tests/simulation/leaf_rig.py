@@ -9,7 +9,7 @@ import asyncio
 import base64
 import heapq
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -20,15 +20,17 @@ from provisioner.model.location import Location, Port
 from provisioner.model.node import Node, NodeKind, Placement
 from provisioner.ports import (
     Call,
-    PlaybookCall,
     PlaybookResult,
     Reply,
     Secret,
+    ShellCommand,
+    ShellOutput,
     SwitchAddress,
     Unreachable,
 )
 from provisioner.settings import Settings
 from provisioner.sim.site import SWITCH_PASSWORD, SWITCH_USER, Site
+from provisioner.simulated_runner import asked, outputs
 from provisioner.store import open_store
 
 YIELDS = 20  # turns of the loop after which nobody else has anything to do
@@ -100,15 +102,18 @@ class SiteCredentials:
 
 
 class InMemoryHosts:
-    """PlaybookRunner on the simulator's hosts."""
+    """HostShell on the simulator's hosts."""
 
     def __init__(self, site: Site) -> None:
         self.site = site
         self.calls: list[list[str]] = []
 
-    async def run(self, call: PlaybookCall) -> PlaybookResult:
-        self.calls.append([c["name"] for c in call.variables.get("commands", [])])
-        return PlaybookResult(**await self.site.inband.run(call.play, call.host, call.variables))
+    async def run(
+        self, host: str, address: str, commands: Sequence[ShellCommand]
+    ) -> Sequence[ShellOutput]:
+        self.calls.append([c.name for c in commands])
+        told = await self.site.inband.run("run_commands", host, asked(commands))
+        return outputs(PlaybookResult(**told), commands)
 
     async def close(self) -> None:
         pass
@@ -124,7 +129,15 @@ class Rig:
         self.hosts = InMemoryHosts(self.site)
         self.store = open_store(":memory:", inline=True)
         reach = Reach(None, self.switches, SiteCredentials())
-        self.effects = Effects(self.clock, Settings(**settings), reach, self.hosts, None)
+        self.effects = Effects(
+            clock=self.clock,
+            settings=Settings(**settings),
+            reach=reach,
+            runner=None,
+            shell=self.hosts,
+            agents=None,
+            artifacts=None,
+        )
         self.tenancy = Tenancy(self.effects, self.store)
         self.nodes: dict[str, Node] = {}
 

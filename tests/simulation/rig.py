@@ -10,7 +10,7 @@ import asyncio
 import base64
 import json
 import random
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -20,7 +20,9 @@ from virtual_time import VirtualClock
 from provisioner.daemon import Daemon, Parts
 from provisioner.demo_site import ARTIFACTS, DemoFiles, prepare
 from provisioner.execution.artifacts import Artifacts
+from provisioner.execution.host_keys import HostLogin
 from provisioner.execution.intake import find, take_in
+from provisioner.execution.os_images import OsImages
 from provisioner.model.node import Node, State
 from provisioner.opening import read_expected, read_matrix, read_secrets
 from provisioner.ports import (
@@ -30,6 +32,8 @@ from provisioner.ports import (
     PlaybookCall,
     PlaybookResult,
     Reply,
+    ShellCommand,
+    ShellOutput,
     SwitchAddress,
     Unreachable,
     Upload,
@@ -41,6 +45,7 @@ from provisioner.sim.redfish_service import RedfishService
 from provisioner.sim.site import Site
 from provisioner.sim.truth import truth, uncertified_in_customer_vrf
 from provisioner.simulated_agents import SiteSide, simulated_agents
+from provisioner.simulated_runner import asked, outputs
 from provisioner.store.master_key import MasterKey
 from provisioner.store.signing_rows import open_signer
 from provisioner.store.sql_store import open_store
@@ -167,8 +172,32 @@ class MemoryRunner:
         self._site = site
 
     async def run(self, call: PlaybookCall) -> PlaybookResult:
-        told = await sent(self._site.inband.run(call.play, call.host, dict(call.variables)))
+        return await self.ask(call.play, call.host, dict(call.variables))
+
+    async def recall(self, call: PlaybookCall, since: float) -> PlaybookResult | None:
+        return PlaybookResult("unknown", {}, "whoever asked for it is gone")
+
+    async def ask(self, play: str, host: str, variables: dict[str, Any]) -> PlaybookResult:
+        told = await sent(self._site.inband.run(play, host, variables))
         return PlaybookResult(told["status"], told["facts"], told.get("detail", ""))
+
+    async def close(self) -> None:
+        return None
+
+
+class MemoryShell:
+    """`HostShell` onto the simulated hosts."""
+
+    def __init__(self, site: Site) -> None:
+        self._runner = MemoryRunner(site)
+
+    async def run(
+        self, host: str, address: str, commands: Sequence[ShellCommand]
+    ) -> Sequence[ShellOutput]:
+        return outputs(await self._runner.ask("run_commands", host, asked(commands)), commands)
+
+    async def forget(self, host: str) -> None:
+        return None
 
     async def close(self) -> None:
         return None
@@ -244,6 +273,7 @@ class World:
             lambda: f"{self.tokens.getrandbits(256):064x}",
             self.wire.travel,
         )
+        artifacts = Artifacts(self.files.artifacts, "http://artifacts.test")
         self.daemon = Daemon(
             Parts(
                 store=self.store,
@@ -253,10 +283,13 @@ class World:
                 transport=self.transport,
                 switches=self.switches,
                 runner=MemoryRunner(self.site),
+                shell=MemoryShell(self.site),
                 agents=self.agents,
-                artifacts=Artifacts(self.files.artifacts, "http://artifacts.test"),
+                artifacts=artifacts,
                 matrix=read_matrix([MATRIX, self.files.overlay]),
                 signer=await open_signer(self.store, key, self.clock.now()),
+                os_images=OsImages(artifacts, self.files.artifacts / "raw", "https://images.test"),
+                login=HostLogin("provisioner", "ssh-ed25519 AAAA provisioner"),
             )
         )
         await self.daemon.start()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from rig import MemoryRunner, World
+from rig import MemoryRunner, MemoryShell, World
 from virtual_time import run
 
 from provisioner.execution.artifacts import Artifacts
@@ -53,11 +53,13 @@ def test_a_step_without_its_file_is_refused_before_anything_is_asked_of_a_device
         assert opened is not None
         hold = Hold(world.store, world.clock, await world.store.take(opened.id))
         site = Site(
-            world.clock,
-            world.settings,
-            Reach(world.transport, world.switches, world.vault),
-            MemoryRunner(world.site),
-            Artifacts(tmp_path),
+            clock=world.clock,
+            settings=world.settings,
+            reach=Reach(world.transport, world.switches, world.vault),
+            runner=MemoryRunner(world.site),
+            shell=MemoryShell(world.site),
+            agents=None,
+            artifacts=Artifacts(tmp_path),
         )
         asked = world.wire.requests
         nothing = Inventory(node=node.id, vendor="generic")

@@ -1,0 +1,162 @@
+"""Verdicts per host from a run's event lines. Pure: bytes in, results out; everything is hostile.
+
+The rule that a reader would otherwise break: silence is no verdict. A host without one is unknown
+when its run is over, whatever the exit code says (facts: ansible 2, "per-host result").
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from provisioner.ports import PlaybookResult
+
+LINE_MAX = 2 * 1024 * 1024  # bytes; the callback writes facts of at most one MiB
+DETAIL_MAX = 500  # characters of a message for a person
+SECRET_MIN = 4  # characters; a shorter "secret" would garble every text it is taken out of
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+Verdicts = list[tuple[str, PlaybookResult]]
+
+
+class Events:
+    """What a run said so far. `feed` returns the hosts whose verdict became certain just now."""
+
+    def __init__(self, hosts: Iterable[str]) -> None:
+        self.waiting = dict.fromkeys(hosts, "")  # host -> its current task; "" before the first
+        self.malformed = 0  # lines that are no event
+        self._secrets: Sequence[str] = ()
+        self._rest = b""
+        self._skipping = False
+        self._reasons: dict[str, str] = {}
+        self._items: dict[str, str] = {}
+
+    def hide(self, secrets: Iterable[str]) -> None:
+        """Take these out of everything that is read from here on."""
+        self._secrets = spellings(secrets)
+
+    def feed(self, data: bytes, progress: Callable[[str, str], None] | None = None) -> Verdicts:
+        """Read on. `progress(host, task)` is told of each task that begins."""
+        found: Verdicts = []
+        *lines, rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            if self._skipping or len(line) > LINE_MAX:
+                self._skipping = False
+                self.malformed += 1
+                continue
+            found += self._line(line, progress)
+        self._skipping = self._skipping or len(rest) > LINE_MAX
+        self._rest = b"" if self._skipping else rest
+        return found
+
+    def _line(self, line: bytes, progress: Callable[[str, str], None] | None) -> Verdicts:
+        text = redacted(line.decode("utf-8", "replace"), self._secrets)
+        try:
+            event = json.loads(text)
+        except (ValueError, RecursionError):
+            event = None
+        if not isinstance(event, dict):
+            self.malformed += 1
+            return []
+        if event.get("event") == "end":
+            return self._end(event.get("hosts"))
+        host = event.get("host")
+        if not isinstance(host, str) or host not in self.waiting:
+            return []  # decided already, or of the play as a whole
+        match event.get("event"):
+            case "task":
+                task = readable(event.get("task"))
+                self.waiting[host] = task or "a task"
+                self._items.pop(host, None)
+                if progress is not None:
+                    progress(host, task)
+            case "item_failed":
+                self._items[host] = readable(event.get("message"))
+            case "failed":
+                message = self._items.get(host) or readable(event.get("message"))
+                self._reasons[host] = f"{readable(event.get('task'))}: {message}"[:DETAIL_MAX]
+                if event.get("final") is True:
+                    return [self._decide(host, "failed", self._reasons[host])]
+            case "unreachable":
+                if event.get("final") is True:
+                    return [self._decide(host, "unreachable", readable(event.get("message")))]
+            case "result":
+                return [self._fact(host, event)]
+        return []
+
+    def _fact(self, host: str, event: Mapping[str, Any]) -> tuple[str, PlaybookResult]:
+        fact = event.get("fact")
+        if not isinstance(fact, dict):
+            problem = readable(event.get("problem")) or "it is no object"
+            return self._decide(host, "failed", f"malformed provisioner_result: {problem}")
+        self.waiting.pop(host)
+        return host, PlaybookResult("ok", fact)
+
+    def _end(self, summary: object) -> Verdicts:
+        """The play's own count of what happened. It accounts for what was rescued or ignored."""
+        if not isinstance(summary, dict):
+            self.malformed += 1
+            return []
+        found: Verdicts = []
+        for host in list(self.waiting):
+            counts = summary.get(host)
+            if not isinstance(counts, dict):
+                continue  # the play never reached it
+            if counts.get("unreachable") == 0 and counts.get("failures") == 0:
+                found.append(self._decide(host, "failed", "the play ended without a result"))
+            elif counts.get("unreachable"):
+                found.append(self._decide(host, "unreachable", self._reasons.get(host, "")))
+            elif counts.get("failures"):
+                detail = self._reasons.get(host, "no message")
+                found.append(self._decide(host, "failed", detail))
+        return found
+
+    def all_left(self, status: str, detail: str) -> Verdicts:
+        """The same verdict for every host that has none."""
+        return [self._decide(host, status, detail) for host in list(self.waiting)]
+
+    def over(self, output: str | None) -> Verdicts:
+        """The run is over: what is left has no verdict.
+
+        `output`: what the process itself said, if it came to its end by itself; then a host on
+        which no task began was provably not touched.
+        """
+        found: Verdicts = []
+        for host, task in list(self.waiting.items()):
+            if task or output is None:
+                where = f" in the task {task}" if task else ""
+                detail = self._reasons.get(host) or f"the run ended{where} without a verdict"
+                found.append(self._decide(host, "unknown", detail))
+            else:
+                told = redacted(output, self._secrets)
+                told = readable(told[max(0, told.find("ERROR")) :]) or "it said nothing"
+                found.append(self._decide(host, "failed", f"the play did not begin: {told}"))
+        return found
+
+    def _decide(self, host: str, status: str, detail: str) -> tuple[str, PlaybookResult]:
+        self.waiting.pop(host)
+        return host, PlaybookResult(status, {}, detail[:DETAIL_MAX])
+
+
+def readable(text: object) -> str:
+    """For a person's terminal: one line, nothing that moves a cursor, bounded."""
+    if not isinstance(text, str):
+        return ""
+    plain = _COLOURS.sub("", text[: 4 * DETAIL_MAX])
+    kept = "".join(c if c.isprintable() else " " for c in plain)
+    return " ".join(kept.split())[:DETAIL_MAX]
+
+
+def spellings(secrets: Iterable[str]) -> tuple[str, ...]:
+    """How secrets may be spelled in a run's output, longest first; too short ones are no secret."""
+    long = {s for s in secrets if len(s) >= SECRET_MIN}
+    inside = {json.dumps(s, ensure_ascii=e)[1:-1] for s in long for e in (True, False)}
+    return tuple(sorted(long | inside, key=len, reverse=True))
+
+
+def redacted(text: str, spelled: Sequence[str]) -> str:
+    """The text without them."""
+    for secret in spelled:
+        text = text.replace(secret, "(secret)")
+    return text

@@ -58,7 +58,7 @@ class CheckContext(Record):
     slot_of_pci: Mapping[str, str] = Field(default_factory=dict)
     rail_pci: tuple[str, ...] = ()  # cards that carry the east-west ports, as far as known
     grammars: Mapping[str, str] = Field(default_factory=dict)  # kind -> grammar of its versions
-    sockets: int = 0  # CPUs of the bill of materials; 0: it does not say
+    sockets: int = 0  # CPUs of the bill of materials, or that Redfish lists; 0: not known
     drives: int = 0  # NVMe drives of it; 0: it does not say
     # a site's own thresholds, which beat the published ones (docs/thresholds.md)
     overrides: Mapping[str, Limits] = Field(default_factory=dict)
@@ -85,7 +85,6 @@ class Check:
     kind: NodeKind = NodeKind.HOST
     load: bool = False  # puts load on the node: runs alone
     after_load: bool = False
-    by_hand: bool = False  # nobody runs its command by itself: it judges a file that a person has
     measure: Measure | None = None
     lines: Lines | None = None
     on_request: bool = False  # never part of a plain validation, whatever its gate

@@ -48,12 +48,6 @@ SERVICES = Command(
     line="systemctl is-active nvidia-fabricmanager nvidia-persistenced",
     limit_s=30.0,
 )
-RDMA_LINKS = Command(
-    name="rdma_links",
-    line="grep -H . /sys/class/infiniband/*/ports/1/state /sys/class/infiniband/*/ports/1/rate"
-    " /sys/class/infiniband/*/ports/1/link_layer",
-    limit_s=30.0,
-)
 LLDP = Command(name="lldp", line="lldpctl -f json", limit_s=30.0)
 DCGM = Command(name="dcgm", line="dcgmi diag -r 2 -j", limit_s=1800.0)  # 2.5 to 10.5 min (AWS)
 NVBANDWIDTH = Command(
@@ -75,7 +69,6 @@ HOST_COMMANDS = (
     NVLINK,
     KERNEL_LOG,
     SERVICES,
-    RDMA_LINKS,
     LLDP,
     DCGM,
     NVBANDWIDTH,

@@ -23,10 +23,12 @@ def context_of(
     *,
     overrides: Mapping[str, Limits] | None = None,
     learned: Mapping[str, tuple[float, str]] | None = None,
+    grammars: Mapping[str, str] | None = None,
 ) -> CheckContext:
     """The context of a node under its release and profile. A missing release pins nothing.
 
-    `overrides`: the site's own thresholds; `learned`: what the fleet taught (checks/check.py).
+    `overrides`: the site's own thresholds; `learned`: what the fleet taught (checks/check.py);
+    `grammars`: component kind -> grammar of its versions; what has none is compared as text.
     """
     release = matrix.releases.get(node.release)
     profile = release.profiles.get(node.profile) if release else None
@@ -38,18 +40,26 @@ def context_of(
     parameters: dict[str, str] = {}
     for name in pins.get(NIC_CONFIG_KIND, ())[:1]:
         parameters = dict(matrix.nic_profiles.get(name, {}))
-    counted = profile.match.devices.get(DeviceKind.GPU.value) if profile else None
+    counted = profile.match.devices if profile else {}
+    slots = {d.slot: pci(d.pci) for d in inventory.devices if d.pci}
     gpus = inventory.devices_of(DeviceKind.GPU)
     return CheckContext(
         gpu_model=gpu_model(inventory, node.profile),
         profile=node.profile,
-        gpus=counted or 8,
+        gpus=counted.get(DeviceKind.GPU.value) or 8,
+        sockets=counted.get(DeviceKind.CPU.value) or len(inventory.devices_of(DeviceKind.CPU)),
+        drives=counted.get(DeviceKind.STORAGE.value, 0),
         gpu_serials=tuple(sorted(d.serial for d in gpus if d.serial)),
         pins=pins,
         nic_parameters=parameters,
         rails=sum(p.rail >= 0 for p in node.ports),
         dpu_pci=_dpu_pci(node, inventory),
         neighbours=tuple((p.switch, p.interface) for p in node.ports),
+        cabled_pci={f"{p.switch}/{p.interface}": slots.get(p.nic_slot, "") for p in node.ports},
+        rail_pci=tuple(
+            sorted(slots[p.nic_slot] for p in node.ports if p.rail >= 0 and p.nic_slot in slots)
+        ),
+        grammars=grammars or {},
         slot_of_pci=slots_of(
             (d.pci, d.slot) for d in (*gpus, *inventory.devices_of(DeviceKind.NVSWITCH))
         ),

@@ -6,24 +6,33 @@ from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, fault
 from provisioner.checks.commands import ECC
-from provisioner.checks.reading import csv_rows, text_of, whole
+from provisioner.checks.smi_table import Row, count, once, part_of, table
 from provisioner.checks.thresholds import DRAM_CORRECTABLE_MAX
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 
+_UNCORRECTED = "ecc.errors.uncorrected.volatile.total"
+_CORRECTED = "ecc.errors.corrected.volatile.dram"
+
 
 def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterator[Finding]:
-    rows = csv_rows(text_of(evidence, ECC), 4, "nvidia-smi")
+    rows = table(evidence, ECC, "index", "ecc.mode.current", _UNCORRECTED, _CORRECTED)
+    once(rows, "index")
     if len(rows) != context.gpus:
         yield fault("host", Severity.ISOLATE, "GPUs that report ECC", len(rows), context.gpus)
     for row in rows:
-        part = f"GPU {whole(row[0], 'index')}"
-        if row[1] != "Enabled":
-            yield fault(part, Severity.CONFIG, "ECC is not enabled", row[1], "Enabled")
-        if (uncorrected := whole(row[2], "uncorrected")) > 0:
+        part = part_of(row)
+        for column in ("ecc.mode.current", "ecc.mode.pending"):
+            if (mode := row.get(column, "Enabled")) != "Enabled":
+                words = "ECC is not enabled"
+                words += " after the next reset" if column.endswith("pending") else ""
+                yield fault(part, Severity.CONFIG, words, mode, "Enabled")
+        if not _counts(row):
+            continue  # with ECC off there is nothing to count, and that is reported
+        if (uncorrected := count(row, _UNCORRECTED)) > 0:
             yield fault(
                 part, Severity.RESET_GPU, "uncorrectable ECC errors since boot", uncorrected, 0
             )
-        if (corrected := whole(row[3], "corrected")) >= DRAM_CORRECTABLE_MAX:
+        if (corrected := count(row, _CORRECTED)) >= DRAM_CORRECTABLE_MAX:
             yield fault(
                 part,
                 Severity.MONITOR,
@@ -31,6 +40,10 @@ def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterat
                 corrected,
                 f"below {DRAM_CORRECTABLE_MAX}",
             )
+
+
+def _counts(row: Row) -> bool:
+    return row["ecc.mode.current"] == "Enabled" or row[_UNCORRECTED].isdecimal()
 
 
 CHECK = Check("ecc", Gate.A, (ECC,), _findings, after_load=True)

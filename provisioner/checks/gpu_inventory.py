@@ -4,33 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from provisioner.checks.check import Check, CheckContext, Unreadable, fault
+from provisioner.checks.check import Check, CheckContext, fault
 from provisioner.checks.commands import GPUS
-from provisioner.checks.reading import csv_rows, text_of, whole
+from provisioner.checks.smi_table import once, part_of, table
 from provisioner.model.health import Evidence, Finding, Gate, Severity
+
+_SAME = (("name", "model"), ("vbios_version", "VBIOS"), ("driver_version", "driver"))
 
 
 def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterator[Finding]:
-    rows = csv_rows(text_of(evidence, GPUS), 7, "nvidia-smi")
+    rows = table(evidence, GPUS, "index", "uuid", "serial", *(c for c, _ in _SAME))
     if len(rows) != context.gpus:
-        missing = set(context.gpu_serials) - {row[2] for row in rows}
+        missing = set(context.gpu_serials) - {row["serial"] for row in rows}
         detail = f"{len(rows)} of {context.gpus} GPUs"
         if missing:
             detail += f"; missing serial {', '.join(sorted(missing))}"
         yield fault("host", Severity.ISOLATE, detail, len(rows), context.gpus)
-    indexes = [whole(row[0], "index") for row in rows]
-    if len(set(indexes)) != len(rows) or len({row[1] for row in rows}) != len(rows):
-        raise Unreadable("nvidia-smi: one GPU is listed twice")
+    once(rows, "index", "uuid")
     if context.gpu_serials:
         for row in rows:
-            if row[2] not in context.gpu_serials:
+            if row["serial"] not in context.gpu_serials:
                 yield fault(
-                    f"GPU {row[0]}",
+                    part_of(row),
                     Severity.CONFIG,
                     "a serial that the Redfish inventory does not know",
-                    row[2],
+                    row["serial"],
                 )
-    for column, name in ((3, "model"), (5, "VBIOS"), (6, "driver")):
+    for column, name in _SAME:
         seen = sorted({row[column] for row in rows})
         if len(seen) > 1:
             yield fault(

@@ -1,35 +1,46 @@
-"""I13: the neighbours that LLDP names are the leaf ports that the plan cables the node to.
+"""I13: every cable goes from the card to the leaf port that the plan says.
 
-A cable in the wrong leaf or the wrong port is seen here; the two ends of two swapped rails of one
-host are told apart only by their addresses, which the fabric tests use.
+LLDP names the neighbour of a network interface, sysfs the card that the interface is of. Both are
+needed: two swapped cables of one host show the same two neighbours, only at the other card.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from provisioner.checks.check import Check, CheckContext, Unreadable, fault
+from provisioner.checks.check import Check, CheckContext, Command, Unreadable, fault
 from provisioner.checks.commands import LLDP
-from provisioner.checks.reading import json_of, mapping, text_of, word
+from provisioner.checks.reading import END, json_of, mapping, pci, text_of, word
+from provisioner.checks.sysfs import files_of
 from provisioner.model.health import Evidence, Finding, Gate, Severity
+
+NETDEVS = Command(
+    name="netdevs",
+    line=f"grep -H PCI_SLOT_NAME /sys/class/net/*/device/uevent; {END}",
+    limit_s=30.0,
+)
+
+_UEVENT = re.compile(r"/sys/class/net/([\w.-]{1,32})/device/uevent")
+_KEY = "PCI_SLOT_NAME="
+Place = tuple[str, str]  # chassis name, port
 
 
 def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterator[Finding]:
     seen = _neighbours(json_of(text_of(evidence, LLDP), "lldpctl"))
+    slots = _slots(text_of(evidence, NETDEVS, any_exit=True))
     for switch, interface in context.neighbours:
-        locals_ = [local for local, place in seen if place == (switch, interface)]
-        if len(locals_) != 1:
+        name = f"{switch}/{interface}"
+        at = sorted({local for local, place in seen if place == (switch, interface)})
+        if len(at) != 1:
             there = sorted(f"{s}/{i}" for _, (s, i) in seen if s == switch)
-            yield fault(
-                f"{switch}/{interface}",
-                Severity.CONFIG,
-                "the planned neighbour is not seen"
-                if not locals_
-                else "one neighbour is seen at two ports",
-                ", ".join(there) or "nothing of this leaf",
-                f"{switch}/{interface}",
-            )
+            words = "one neighbour is seen at two ports" if at else "the planned neighbour is not"
+            words += "" if at else " seen"
+            told = ", ".join(there) or "nothing of this leaf"
+            yield fault(name, Severity.CONFIG, words, told, name)
+            continue
+        yield from _at_its_card(name, at[0], slots, context)
     leaves = {switch for switch, _ in context.neighbours}
     for local, place in seen:
         if place[0] in leaves and place not in context.neighbours:
@@ -38,8 +49,34 @@ def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterat
             )
 
 
-def _neighbours(document: Any) -> list[tuple[str, tuple[str, str]]]:
-    """(local interface, (chassis name, port)) for every neighbour."""
+def _at_its_card(
+    name: str, local: str, slots: Mapping[str, str], context: CheckContext
+) -> Iterator[Finding]:
+    planned, found = context.cabled_pci.get(name, ""), slots.get(local, "")
+    if not planned:
+        words = "which card this cable belongs to is not known"
+        yield fault(name, Severity.CONFIG, words, f"{local} at {found or 'no card'}")
+    elif found != planned:
+        words = "the cable is plugged into another card than planned"
+        yield fault(name, Severity.CONFIG, words, f"{local} at {found or 'no card'}", planned)
+
+
+def _slots(text: str) -> dict[str, str]:
+    """Network interface -> PCI address of its card."""
+    found = {}
+    for path, lines in files_of(text).items():
+        if match := _UEVENT.fullmatch(path):
+            listed = [line.removeprefix(_KEY) for line in lines if line.startswith(_KEY)]
+            if len(listed) != 1:
+                raise Unreadable(f"sysfs: {match[1]} does not say its PCI address")
+            found[match[1]] = pci(listed[0])
+    if not found:
+        raise Unreadable("sysfs: no network interface of a card in it")
+    return found
+
+
+def _neighbours(document: Any) -> list[tuple[str, Place]]:
+    """(local interface, neighbour) for every neighbour that names itself and its port."""
     lldp = mapping(mapping(document, "lldpctl").get("lldp"), "lldp")
     listed = lldp.get("interface", [])
     # lldpctl prints a list of one-key objects, and a plain object when there is one interface
@@ -47,13 +84,22 @@ def _neighbours(document: Any) -> list[tuple[str, tuple[str, str]]]:
     found = []
     for entry in entries:
         for local, facts in mapping(entry, "interface").items():
-            one = mapping(facts, local)
-            names = list(mapping(one.get("chassis"), "chassis"))
-            port = mapping(mapping(one.get("port"), "port").get("id"), "port id")
-            if len(names) != 1:
-                raise Unreadable(f"lldpctl: {local[:20]} has not one chassis")
-            found.append((local, (names[0], word(port.get("value"), "port id"))))
+            place = _place(local, mapping(facts, local))
+            if place is not None:
+                found.append((local, place))
     return found
 
 
-CHECK = Check("lldp", Gate.A, (LLDP,), _findings)
+def _place(local: str, facts: Mapping[str, Any]) -> Place | None:
+    """None for a neighbour without a name: a card's own firmware speaks LLDP too."""
+    chassis = mapping(facts.get("chassis"), "chassis")
+    port = mapping(mapping(facts.get("port"), "port").get("id"), "port id")
+    if "id" in chassis and "type" in mapping(chassis["id"], "chassis id"):
+        return None
+    names = list(chassis)
+    if len(names) != 1:
+        raise Unreadable(f"lldpctl: {local[:20]} has not one chassis")
+    return names[0], word(port.get("value"), "port id")
+
+
+CHECK = Check("lldp", Gate.A, (LLDP, NETDEVS), _findings)

@@ -14,18 +14,27 @@ from provisioner.model.health import Evidence, Finding, Gate, Severity
 _GPU = re.compile(r"GPU (\d{1,3}): .{1,200}\(UUID: GPU-[0-9A-Za-z-]{1,64}\)$")
 _LINK = re.compile(r"Link (\d{1,3}): ([0-9.]{1,12}) GB/s$")
 _DOWN = re.compile(r"Link (\d{1,3}): .{0,60}(inactive|disabled|off)", re.IGNORECASE)
+_DCGMI_GPU = re.compile(r"gpuId (\d{1,3}):$")
+# up, down, disabled, not there
+_DCGMI_LINKS = re.compile(r"[UDX_](?: [UDX_]){0,63}$")
+_DCGMI_OTHER = re.compile(r"(?:[+|]|GPUs:|No NvSwitches|Key:|[UDX_](?: [UDX_]){0,63}$|\w+=)")
 _ALL_DOWN = "all links are inactive"
 
 
 def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterator[Finding]:
-    links = _read(text_of(evidence, NVLINK))
-    wanted = thresholds(context.gpu_model).nvlinks
+    text = text_of(evidence, NVLINK)
+    links = _of_dcgmi(text) if "gpuId" in text else _read(text)
     if len(links) != context.gpus:
         yield fault("host", Severity.ISOLATE, "GPUs with NVLinks", len(links), context.gpus)
+    down = {gpu: [n for n, speed in speeds.items() if speed <= 0] for gpu, speeds in links.items()}
+    for gpu, listed in down.items():
+        for link in listed:
+            yield fault(f"GPU {gpu} link {link}", Severity.ISOLATE, "the NVLink is down")
+    wanted = thresholds(context.gpu_model).nvlinks
     for gpu, speeds in links.items():
-        up = [link for link, speed in speeds.items() if speed > 0]
-        if len(up) != wanted:
-            yield fault(f"GPU {gpu}", Severity.ISOLATE, "NVLinks that are up", len(up), wanted)
+        up = len(speeds) - len(down[gpu])
+        if up != wanted:
+            yield fault(f"GPU {gpu}", Severity.ISOLATE, "NVLinks that are up", up, wanted)
     rates = {speed for speeds in links.values() for speed in speeds.values() if speed > 0}
     if len(rates) > 1:
         common = max(rates)
@@ -39,6 +48,31 @@ def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterat
                         f"{speed} GB/s",
                         f"{common} GB/s",
                     )
+
+
+def _of_dcgmi(text: str) -> dict[int, dict[int, float]]:
+    """`dcgmi nvlink -s`: a letter a link. It knows no speeds: a link that is up counts as 1."""
+    links: dict[int, dict[int, float]] = {}
+    gpu: int | None = None
+    for line in lines_of(text):
+        bare = line.strip()
+        if match := _DCGMI_GPU.match(bare):
+            gpu = int(match[1])
+            if gpu in links:
+                raise Unreadable("dcgmi nvlink: one GPU is listed twice")
+            links[gpu] = {}
+        elif bare.startswith(("NvSwitches", "physicalId")):
+            gpu = None
+        elif gpu is not None and _DCGMI_LINKS.match(bare):
+            if links[gpu]:
+                raise Unreadable("dcgmi nvlink: one GPU is listed twice")
+            cells = bare.split()
+            links[gpu] = {n: float(c == "U") for n, c in enumerate(cells) if c != "_"}
+        elif gpu is not None or not _DCGMI_OTHER.match(bare):
+            raise Unreadable(f"dcgmi nvlink: cannot read {bare[:60]!r}")
+    if not links or not all(links.values()):
+        raise Unreadable("dcgmi nvlink: a GPU without links")
+    return links
 
 
 def _read(text: str) -> dict[int, dict[int, float]]:

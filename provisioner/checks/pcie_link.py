@@ -1,8 +1,9 @@
-"""I5: every GPU's PCIe link runs at what it can and at what the profile asks: Gen5 x16.
+"""I5: every GPU's PCIe link can do and does what the profile asks: Gen5 x16.
 
 DCGM's own floor for these parts is generation 3 (its diag-skus.yaml), so that a link trained down
-to Gen4 passes there; the floor here is the profile's. A GPU that lowers its idle link to save power
-looks the same as one that trained down, and fails: the bandwidth test tells the two apart.
+to Gen4 passes there; the floor here is the profile's. An idle GPU lowers its link to the first
+generation to save power: the generation in use is judged after a load, and there the first one
+still only says that the GPU is idle again. A link that truly fell to it misses the bandwidth floor.
 """
 
 from __future__ import annotations
@@ -11,24 +12,32 @@ from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, fault
 from provisioner.checks.commands import PCIE
-from provisioner.checks.reading import csv_rows, text_of, whole
+from provisioner.checks.counters import earlier
+from provisioner.checks.smi_table import count, once, part_of, table
 from provisioner.checks.thresholds import thresholds
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 
+_COLUMNS = ("gen.current", "gen.max", "width.current", "width.max")
+IDLE_GENERATION = 1
+
 
 def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterator[Finding]:
-    rows = csv_rows(text_of(evidence, PCIE), 6, "nvidia-smi")
+    names = [f"pcie.link.{column}" for column in _COLUMNS]
+    rows = table(evidence, PCIE, "index", "pci.bus_id", *names)
+    once(rows, "index", "pci.bus_id")
     floor = thresholds(context.gpu_model)
+    loaded = earlier(evidence, PCIE) is not None
     if len(rows) != context.gpus:
         yield fault("host", Severity.ISOLATE, "links of GPUs", len(rows), context.gpus)
     for row in rows:
-        part = f"GPU {whole(row[0], 'index')} at {row[1]}"
-        gen, gen_max, width, width_max = (whole(cell, "pcie.link") for cell in row[2:])
+        part = f"{part_of(row)} at {row['pci.bus_id']}"
+        gen, gen_max, width, width_max = (count(row, name) for name in names)
         measured = f"Gen{gen} x{width} of Gen{gen_max} x{width_max}"
         wanted = f"Gen{floor.pcie_gen} x{floor.pcie_width}"
+        slow = loaded and IDLE_GENERATION < gen < gen_max
         if gen_max < floor.pcie_gen or width_max < floor.pcie_width:
             yield fault(part, Severity.CONFIG, "the slot limits the PCIe link", measured, wanted)
-        elif gen < gen_max or width < width_max:
+        elif width < width_max or slow:
             yield fault(part, Severity.ISOLATE, "the PCIe link trained down", measured, wanted)
 
 

@@ -1,46 +1,77 @@
-"""N1: every RDMA port is active Ethernet, and each rail has one at full rate."""
+"""N1: every RDMA port is active Ethernet with frames of 9,000 bytes, one per rail at full rate."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
 
-from provisioner.checks.check import Check, CheckContext, Unreadable, fault
-from provisioner.checks.commands import RDMA_LINKS
-from provisioner.checks.reading import lines_of, text_of
+from provisioner.checks.check import Check, CheckContext, Command, Unreadable, fault
+from provisioner.checks.reading import text_of, whole
+from provisioner.checks.sysfs import Files, files_of, grouped, matching
 from provisioner.checks.thresholds import RAIL_GBIT_S
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 
-_LINE = re.compile(
-    r"/sys/class/infiniband/([A-Za-z0-9_.-]{1,64})/ports/1/(state|rate|link_layer):(.{1,80})$"
+_PORT = "/sys/class/infiniband/*/ports/1/"
+_DEVICE = "/sys/class/infiniband/*/device/"
+RDMA_LINKS = Command(
+    name="rdma_links",
+    line=f"grep -H . {_PORT}state {_PORT}phys_state {_PORT}rate {_PORT}link_layer"
+    f" {_DEVICE}net/*/mtu",
+    limit_s=30.0,
 )
-_RATE = re.compile(r"(\d{1,4})(?:\.\d+)? Gb/sec")
+
+MTU_MIN = 9000  # RoCE frames of 4,096 bytes payload with room for every header (Cumulus RoCE)
+_FACTS = ("state", "phys_state", "rate", "link_layer")
+_FILE = re.compile(
+    r"/sys/class/infiniband/([\w.-]{1,64})/ports/1/(state|phys_state|rate|link_layer)"
+)
+_MTU = re.compile(r"/sys/class/infiniband/([\w.-]{1,64})/device/net/([\w.-]{1,32})/mtu")
+_RATE = re.compile(r"^(\d{1,4})(?:\.\d+)? Gb/sec")
 
 
 def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterator[Finding]:
-    ports: dict[str, dict[str, str]] = {}
-    for line in lines_of(text_of(evidence, RDMA_LINKS)):
-        match = _LINE.match(line.strip())
-        if match is None:
-            raise Unreadable(f"sysfs: cannot read {line[:80]!r}")
-        ports.setdefault(match[1], {})[match[2]] = match[3].strip()
+    files = files_of(text_of(evidence, RDMA_LINKS, any_exit=True))
+    ports = grouped(matching(files, _FILE))
+    if not ports:
+        raise Unreadable("sysfs: no RDMA port in it")
+    frames = _frames(files)
     full = 0
     for name, facts in sorted(ports.items()):
-        if set(facts) != {"state", "rate", "link_layer"}:
-            raise Unreadable(f"sysfs: {name} does not say its state, rate and link layer")
+        if set(facts) != set(_FACTS):
+            raise Unreadable(f"sysfs: {name} does not say its {', '.join(_FACTS)}")
         rate = _RATE.match(facts["rate"])
         if rate is None:
             raise Unreadable(f"sysfs: {name} has rate {facts['rate'][:40]!r}")
         if facts["state"] != "4: ACTIVE":
             yield fault(name, Severity.ISOLATE, "the port is not up", facts["state"], "4: ACTIVE")
+        elif facts["phys_state"] != "5: LinkUp":
+            words = "the port's physical state"
+            yield fault(name, Severity.ISOLATE, words, facts["phys_state"], "5: LinkUp")
         elif facts["link_layer"] != "Ethernet":
             yield fault(
                 name, Severity.CONFIG, "the port's link layer", facts["link_layer"], "Ethernet"
             )
         elif int(rate[1]) >= RAIL_GBIT_S:
             full += 1
+            yield from _frame(name, frames.get(name))
     if full < context.rails:
         yield fault("host", Severity.ISOLATE, f"ports at {RAIL_GBIT_S} Gb/s", full, context.rails)
+
+
+def _frames(files: Files) -> dict[str, int]:
+    """RDMA device -> the smallest MTU of its network interfaces."""
+    found: dict[str, int] = {}
+    for (device, _), line in matching(files, _MTU).items():
+        mtu = whole(line, "mtu")
+        found[device] = min(mtu, found.get(device, mtu))
+    return found
+
+
+def _frame(name: str, mtu: int | None) -> Iterator[Finding]:
+    if mtu is None:
+        raise Unreadable(f"sysfs: {name} does not say its MTU")
+    if mtu < MTU_MIN:
+        yield fault(name, Severity.CONFIG, "the port's MTU", mtu, f"at least {MTU_MIN}")
 
 
 CHECK = Check("rdma_links", Gate.A, (RDMA_LINKS,), _findings, after_load=True)

@@ -11,6 +11,10 @@ from provisioner.checks.check import Command, Unreadable
 from provisioner.model.health import Evidence
 
 ROWS_MAX = 100_000  # lines of one output; a kernel log of a month is below that
+DOCUMENTS_MAX = 512  # JSON documents in one output: one a drive or card
+END_WORDS = "end-of-output"
+# the last part of a command line whose output could be cut short without anybody seeing it
+END = f"echo {END_WORDS}"
 
 
 def text_of(evidence: Mapping[str, Evidence], command: Command, *, any_exit: bool = False) -> str:
@@ -30,6 +34,16 @@ def text_of(evidence: Mapping[str, Evidence], command: Command, *, any_exit: boo
         raise Unreadable(f"{command.name}: exit code {found.exit_code}: {words}")
     if not found.text.strip():
         raise Unreadable(f"{command.name}: it printed nothing")
+    return _ended(found, command)
+
+
+def _ended(found: Evidence, command: Command) -> str:
+    """The text without its end mark. What was run with a mark must have it."""
+    body, mark, rest = found.text.rpartition(END_WORDS)
+    if mark and not rest.strip() and (not body or body.endswith("\n")):
+        return body
+    if command.line.endswith(END) and found.source == command.line:
+        raise Unreadable(f"{command.name}: its output is cut short")
     return found.text
 
 
@@ -81,6 +95,29 @@ def json_of(text: str, what: str) -> Any:
         return json.loads(text[begin:])
     except (ValueError, RecursionError):
         raise Unreadable(f"{what}: not JSON, or cut short") from None
+
+
+def documents_of(text: str, what: str) -> list[tuple[str, Any]]:
+    """Every JSON document of an output, each with the line of plain text above it."""
+    decoder = json.JSONDecoder()
+    found: list[tuple[str, Any]] = []
+    above, at = "", 0
+    while at < len(text):
+        if text[at] in "{[":
+            try:
+                document, at = decoder.raw_decode(text, at)
+            except (ValueError, RecursionError):
+                raise Unreadable(f"{what}: not JSON, or cut short") from None
+            found.append((above, document))
+            above = ""
+            if len(found) > DOCUMENTS_MAX:
+                raise Unreadable(f"{what}: more than {DOCUMENTS_MAX} documents")
+            continue
+        end = text.find("\n", at)
+        end = len(text) if end < 0 else end
+        above = text[at:end].strip() or above
+        at = end + 1
+    return found
 
 
 def mapping(value: Any, what: str) -> Mapping[str, Any]:

@@ -8,29 +8,33 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from provisioner.checks.check import Check, CheckContext, Unreadable, fault
+from provisioner.checks.check import Check, CheckContext, fault
 from provisioner.checks.commands import REMAP
-from provisioner.checks.reading import csv_rows, text_of, whole
+from provisioner.checks.reading import whole
+from provisioner.checks.smi_table import count, once, table
 from provisioner.checks.thresholds import REMAPPED_UNCORRECTABLE_MAX
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 
+_COLUMNS = tuple(
+    f"remapped_rows.{name}" for name in ("correctable", "uncorrectable", "pending", "failure")
+)
 _FLAGS = {"No": 0, "Yes": 1}  # some drivers print words, others counts
 
 
 def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterator[Finding]:
-    rows = csv_rows(text_of(evidence, REMAP), 5, "nvidia-smi")
-    if len({row[0] for row in rows}) != len(rows):
-        raise Unreadable("nvidia-smi: one GPU is listed twice")
+    rows = table(evidence, REMAP, "gpu_uuid", *_COLUMNS)
+    once(rows, "gpu_uuid")
     if len(rows) != context.gpus:
         yield fault("host", Severity.ISOLATE, "GPUs that report remapping", len(rows), context.gpus)
     for row in rows:
-        part = row[0]
-        whole(row[1], "correctable")
-        uncorrectable = whole(row[2], "uncorrectable")
-        if _flag(row[4]) > 0:
-            yield fault(part, Severity.ISOLATE, "a row remapping failed", row[4], 0)
-        if _flag(row[3]) > 0:
-            yield fault(part, Severity.RESET_GPU, "a row waits to be remapped", row[3], 0)
+        part = row["gpu_uuid"]
+        count(row, _COLUMNS[0])
+        uncorrectable = count(row, _COLUMNS[1])
+        pending, failure = row[_COLUMNS[2]], row[_COLUMNS[3]]
+        if _flag(failure) > 0:
+            yield fault(part, Severity.ISOLATE, "a row remapping failed", failure, 0)
+        if _flag(pending) > 0:
+            yield fault(part, Severity.RESET_GPU, "a row waits to be remapped", pending, 0)
         if uncorrectable > REMAPPED_UNCORRECTABLE_MAX:
             yield fault(
                 part,

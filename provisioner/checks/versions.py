@@ -6,8 +6,10 @@ from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, Unreadable, fault
 from provisioner.checks.commands import GPUS, PACKAGES
-from provisioner.checks.reading import csv_rows, lines_of, text_of
+from provisioner.checks.reading import lines_of, text_of
+from provisioner.checks.smi_table import table
 from provisioner.model.health import Evidence, Finding, Gate, Severity
+from provisioner.model.versions import equal
 
 _KINDS = {
     "nvidia-fabricmanager": "host.fabric_manager",
@@ -17,8 +19,8 @@ _KINDS = {
 
 
 def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterator[Finding]:
-    rows = csv_rows(text_of(evidence, GPUS), 7, "nvidia-smi")
-    drivers = sorted({row[6] for row in rows})
+    rows = table(evidence, GPUS, "driver_version")
+    drivers = sorted({row["driver_version"] for row in rows})
     if len(rows) != context.gpus:
         yield fault("host", Severity.ISOLATE, "GPUs that tell a version", len(rows), context.gpus)
     found = _packages(text_of(evidence, PACKAGES, any_exit=True))
@@ -33,7 +35,7 @@ def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterat
             yield from _compare(kind, version, context)
     # the fabric does not initialise when the two differ (NVIDIA's Fabric Manager guide)
     for version in found.get("host.fabric_manager", ()):
-        if not all(_same(version, driver) for driver in drivers):
+        if not all(_same("host.fabric_manager", version, driver, context) for driver in drivers):
             yield fault(
                 "host.fabric_manager",
                 Severity.CONFIG,
@@ -66,16 +68,17 @@ def _packages(text: str) -> dict[str, list[str]]:
 
 def _compare(kind: str, version: str, context: CheckContext) -> Iterator[Finding]:
     approved = context.pins.get(kind, ())
-    if approved and not any(_same(version, pin) for pin in approved):
+    if approved and not any(_same(kind, version, pin, context) for pin in approved):
         yield fault(
             kind, Severity.CONFIG, f"{kind} is not the pinned one", version, " or ".join(approved)
         )
 
 
-def _same(installed: str, pin: str) -> bool:
-    """Equal, up to a Debian epoch and a packaging revision that the pin does not name."""
+def _same(kind: str, installed: str, pin: str, context: CheckContext) -> bool:
+    """Equal by the grammar of the kind; Debian's epoch and revision are not part of a pin."""
+    grammar = context.grammars.get(kind, "opaque")
     bare = installed.split(":", 1)[-1]
-    return bare == pin or bare.startswith((pin + "-", pin + "+"))
+    return equal(grammar, bare, pin) or bare.startswith((pin + "-", pin + "+"))
 
 
 CHECK = Check("versions", Gate.A, (GPUS, PACKAGES), _findings)

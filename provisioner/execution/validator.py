@@ -10,7 +10,8 @@ import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from provisioner import checks as declared
-from provisioner.checks.check import Check, CheckContext, Command
+from provisioner import components
+from provisioner.checks.check import BEFORE, Check, CheckContext, Command
 from provisioner.checks.context import context_of
 from provisioner.execution.inband import TEXT_MAX, run_commands
 from provisioner.execution.once import blocked
@@ -24,6 +25,7 @@ from provisioner.planning.certification import identity
 from provisioner.ports import Call, PortError, Store
 
 Outputs = Mapping[str, Evidence]
+_GRAMMARS = {kind.name: kind.grammar for kind in components.ALL.values()}
 
 
 class Validator:
@@ -43,10 +45,11 @@ class Validator:
         `selected`: names of the checks to run; None: those of every validation.
         """
         started_at = self._site.clock.now()
-        context = context_of(node, inventory, self._matrix)
+        context = context_of(node, inventory, self._matrix, grammars=_GRAMMARS)
         names = declared.plain(node.kind) if selected is None else selected
         mine = [c for c in self._checks if c.kind is node.kind and c.name in names]
         results: list[CheckResult] = []
+        last: dict[str, Evidence] = {}  # the last look at every command, for what grew since
         for gate in Gate:
             here = [c for c in mine if c.gate is gate]
             if any(r.verdict is not Verdict.PASS for r in results):
@@ -54,7 +57,7 @@ class Validator:
                 results += [c.skipped(why) for c in here]
                 continue
             for stage in _stages(here):
-                judged = await self._stage(node, stage, mine, context)
+                judged = await self._stage(node, stage, mine, context, last)
                 if isinstance(judged, Blocker):
                     return judged
                 results += judged
@@ -67,28 +70,37 @@ class Validator:
         )
 
     async def _stage(
-        self, node: Node, stage: Sequence[Check], mine: Sequence[Check], context: CheckContext
+        self,
+        node: Node,
+        stage: Sequence[Check],
+        mine: Sequence[Check],
+        context: CheckContext,
+        last: dict[str, Evidence],
     ) -> list[CheckResult] | Blocker:
         """One call for checks that go together; after a load test, the error checks again."""
         outputs = await self._ask(node, stage, context)
         if isinstance(outputs, Blocker):
             return outputs
         results = [await self._judge(check, outputs, context) for check in stage]
+        last.update(outputs)
         if not stage[0].load:
             return results
         again = [c for c in mine if c.after_load]
         outputs = await self._ask(node, again, context) if again else {}
         if isinstance(outputs, Blocker):
             return outputs
+        both = {**outputs, **{n + BEFORE: last[n] for n in outputs if n in last}}
+        last.update(outputs)
         for check in again:
-            result = await self._judge(check, outputs, context)
+            result = await self._judge(check, both, context)
             name = declared.after(check.name, stage[0].name)
             results.append(result.model_copy(update={"check": name, "gate": stage[0].gate}))
         return results
 
     async def _judge(self, check: Check, outputs: Outputs, context: CheckContext) -> CheckResult:
         """The verdict, with what it was judged from stored first."""
-        names = [c.name for c in check.commands if c.name in outputs]
+        mine = [c.name for c in check.commands]
+        names = [n for n in (*mine, *(n + BEFORE for n in mine)) if n in outputs]
         raw = {name: outputs[name].model_dump(mode="json") for name in names}
         digest = await self._store.put_evidence(json.dumps(raw, sort_keys=True))
         return check.judge(outputs, context).model_copy(update={"evidence": digest})

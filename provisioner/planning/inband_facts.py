@@ -11,8 +11,10 @@ import csv
 import json
 import re
 from collections.abc import Iterable, Mapping
-from xml.etree import ElementTree
 
+from provisioner.checks.check import Unreadable
+from provisioner.checks.nic_listing import cards_of
+from provisioner.components.host_os import HOST_OS, STAMP
 from provisioner.model.base import Record
 from provisioner.model.health import Evidence
 from provisioner.model.inventory import Activation, Component, Device, DeviceKind
@@ -37,6 +39,7 @@ COMMANDS: tuple[tuple[str, str, float], ...] = (
         ),
         60.0,
     ),
+    ("system", f"cat {STAMP} /etc/os-release", 20.0),
     ("nics", "mlxfwmanager --query-format xml", 300.0),
     ("nic_config", "mlxconfig -e -j /dev/stdout q", 300.0),
 )
@@ -47,7 +50,6 @@ _PACKAGES = (
     (re.compile(r"^doca-spcx-cc$"), "host.spcx_cc"),
 )
 _BUILD = re.compile(r"-\d+(ubuntu[\w.~]*)?$")  # a package's own revision: "535.129.03-1"
-_NO_VALUE = frozenset({"", "--", "N/A", "Unknown"})
 
 
 class InbandFacts(Record):
@@ -71,6 +73,8 @@ def read(
         gaps.append(_gap(outputs["boot_id"], "no boot id"))
         boot = ""
     components = [*_gpu_driver(outputs["gpus"], gaps), *_packages(outputs["packages"], gaps)]
+    if "system" in outputs:
+        components += _system(outputs["system"])
     devices, firmware = _nics(outputs["nics"], cards, gaps)
     components += firmware
     components += _nic_config(outputs["nic_config"], cards, profiles, gaps)
@@ -84,6 +88,22 @@ def read(
 
 def _gap(evidence: Evidence, detail: str, reason: Reason = Reason.MALFORMED) -> Gap:
     return Gap(reason=reason, source=evidence.source, detail=detail)
+
+
+def _system(evidence: Evidence) -> Iterable[Component]:
+    """`host.os`: the image that the stamp names, else what os-release says, else nothing.
+
+    Nobody needs it unless it is pinned, so its absence is no gap: the planner says what it misses.
+    """
+    said = dict(
+        line.partition("=")[::2] for line in evidence.text.splitlines()[:100] if "=" in line
+    )
+    image = said.get("IMAGE", "").strip()
+    if not image:
+        image = " ".join(said.get(k, "").strip(" \"'") for k in ("ID", "VERSION_ID")).strip()
+    if not re.fullmatch(r"[!-~]+( [!-~]+)*", image) or len(image) > 100:
+        return ()
+    return (_component(HOST_OS, "host", image, evidence, updateable=True),)
 
 
 def _gpu_driver(evidence: Evidence, gaps: list[Gap]) -> Iterable[Component]:
@@ -133,48 +153,41 @@ def _packages(evidence: Evidence, gaps: list[Gap]) -> Iterable[Component]:
 def _nics(
     evidence: Evidence, cards: tuple[BmcRef, ...], gaps: list[Gap]
 ) -> tuple[list[Device], list[Component]]:
-    start, end = evidence.text.find("<Devices"), evidence.text.rfind("</Devices>")
     try:
-        if start < 0 or end < 0:
-            raise ValueError("no device list")
-        # from the root element on: no document type, hence no entities, can stand before it
-        root = ElementTree.fromstring(evidence.text[start : end + 10])  # noqa: S314
-    except (ElementTree.ParseError, ValueError) as error:
-        gaps.append(_gap(evidence, f"not the XML of mlxfwmanager: {error}"))
+        listed = cards_of(evidence.text)
+    except Unreadable as error:
+        gaps.append(_gap(evidence, str(error)))
         return [], []
     devices: list[Device] = []
     components: list[Component] = []
-    for element in root.iter("Device"):
-        pci = (element.get("pciName") or "").lower()
-        mac = _mac(element)
-        card = _card(cards, mac, pci)
-        slot = card.name if card else pci
+    for nic in listed:
+        card = _card(cards, nic.mac, nic.pci)
+        slot = card.name if card else nic.pci
         if not slot or any(d.slot == slot for d in devices):
             reason = Reason.DUPLICATE if slot else Reason.MALFORMED
             gaps.append(_gap(evidence, f"a second or nameless device {slot!r:.60}", reason))
             continue
-        burned, running = _firmware(element)
-        if burned is None:
+        if nic.version is None:
             gaps.append(_gap(evidence, f"{slot}: no firmware version", Reason.VERSION_MISSING))
-        kind = _nic_kind(element.get("type") or "", card)
+        kind = _nic_kind(nic.type, card)
         devices.append(
             Device(
                 kind=DeviceKind.DPU if kind == "bluefield.nic" else DeviceKind.NIC,
                 slot=slot,
-                part=element.get("partNumber"),
-                mac=mac or None,
-                pci=pci or None,
+                part=nic.part or None,
+                mac=nic.mac or None,
+                pci=nic.pci or None,
                 source=evidence.source,
             )
         )
-        waits = running is not None and running != burned
+        waits = nic.running is not None and nic.running != nic.burned
         components.append(
             _component(
                 kind,
                 slot,
-                running if waits else burned,
+                nic.version,
                 evidence,
-                staged=burned if waits else None,
+                staged=nic.burned if waits else None,
                 pending=Activation.COLD_BOOT if waits else None,
                 updateable=True,
             )
@@ -182,31 +195,10 @@ def _nics(
     return devices, components
 
 
-def _mac(element: ElementTree.Element) -> str:
-    node = element.find("MACs")
-    raw = (node.get("Base_Mac") or "" if node is not None else "").lower().replace(":", "")
-    if not re.fullmatch(r"[0-9a-f]{12}", raw):
-        return ""
-    return ":".join(raw[i : i + 2] for i in range(0, 12, 2))
-
-
 def _card(cards: tuple[BmcRef, ...], mac: str, pci: str) -> BmcRef | None:
     by_mac = [c for c in cards if c.base_mac and c.base_mac == mac]
     by_pci = [c for c in cards if c.pci and c.pci == pci]
     return next(iter(by_mac or by_pci), None)
-
-
-def _firmware(element: ElementTree.Element) -> tuple[str | None, str | None]:
-    """(burned, running): the tool names the running one only if it differs from the burned."""
-    burned = running = None
-    for version in element.iterfind("Versions/*"):
-        value: str | None = version.get("current") or ""
-        value = None if value in _NO_VALUE else value
-        if version.tag == "FW":
-            burned = value
-        elif version.tag.startswith("FW") and "unning" in version.tag:
-            running = value
-    return burned, running
 
 
 def _nic_kind(device_type: str, card: BmcRef | None) -> str:

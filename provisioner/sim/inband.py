@@ -13,6 +13,7 @@ from typing import Any
 from provisioner.sim import outputs_burn, outputs_gpu, outputs_load, outputs_nic, outputs_system
 from provisioner.sim.clock import SimClock
 from provisioner.sim.host import HostView, Output
+from provisioner.sim.inband_looks import LOOKS, bare, ended
 
 Sleep = Callable[[float], Awaitable[None]]  # seconds of simulated time
 Result = dict[str, Any]  # status, facts, detail
@@ -20,7 +21,10 @@ Tool = Callable[[HostView, str], Output]
 
 # first words of a command -> what answers it, and how long it takes in seconds
 TOOLS: tuple[tuple[str, Tool, float], ...] = (
+    *LOOKS,
     ("cat /proc/sys/kernel/random/boot_id", outputs_system.boot_id, 0.1),
+    ("cat /etc/provisioner-release /etc/os-release", outputs_system.system, 0.1),
+    ("cat /etc/provisioner-release", outputs_system.stamp, 0.1),
     ("nvidia-smi ", outputs_gpu.nvidia_smi, 1.5),
     ("dpkg-query -W -f ", outputs_system.dpkg_query, 0.2),
     ("mlxfwmanager --query-format xml", outputs_nic.mlxfwmanager, 12.0),
@@ -43,7 +47,6 @@ TOOLS: tuple[tuple[str, Tool, float], ...] = (
     ("nvbandwidth -j ", outputs_load.nvbandwidth, 60.0),
     ("all_reduce_perf ", outputs_load.nccl, 45.0),
     ("systemctl is-active ", outputs_system.systemctl, 0.1),
-    ("grep -H . /sys/class/infiniband/", outputs_nic.rdma_links, 0.1),
     ("lldpctl -f json", outputs_nic.lldpctl, 0.2),
 )
 INSTALL_S = 90.0  # one package set with its kernel modules
@@ -228,8 +231,8 @@ class Inband:
 
 def _tool(line: str) -> tuple[Tool, float]:
     for words, tool, seconds in TOOLS:
-        if line.startswith(words):
-            return tool, seconds
+        if bare(line).startswith(words):
+            return ended(tool, line), seconds
     return _unknown, 0.0
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from provisioner.sim import outputs_gpu_query
 from provisioner.sim.host import HostView, Output
 from provisioner.sim.parts import Device
 
@@ -66,6 +67,8 @@ def nvidia_smi(view: HostView, command: str) -> Output:
     words = command.split()
     if words[1:] == ["nvlink", "-s"]:
         return Output(0, _nvlink(view))
+    if tuple(words[1:]) in outputs_gpu_query.ANSWERS:
+        return outputs_gpu_query.ANSWERS[tuple(words[1:])](view)
     for option, known in (("--query-gpu=", FIELDS), ("--query-remapped-rows=", REMAP_FIELDS)):
         if len(words) == 3 and words[1].startswith(option) and words[2] == "--format=csv,noheader":
             return _table(view, words[1].removeprefix(option).split(","), known)

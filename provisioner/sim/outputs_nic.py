@@ -102,12 +102,15 @@ def interface_name(card: Device) -> str:
 
 
 def rdma_links(view: HostView, _command: str) -> Output:
-    """`grep -H .` over sysfs: all states, then all rates, then all link layers."""
+    """`grep -H .` over sysfs: all states, then all rates, and so on; at last the MTUs."""
     lines = []
-    for what in ("state", "rate", "link_layer"):
+    for what in ("state", "phys_state", "rate", "link_layer"):
         for number, card in enumerate(view.cards):
             path = f"/sys/class/infiniband/mlx5_{number}/ports/1/{what}"
             lines.append(f"{path}:{_port(view, card)[what]}")
+    for number, card in enumerate(view.cards):
+        path = f"/sys/class/infiniband/mlx5_{number}/device/net/{interface_name(card)}/mtu"
+        lines.append(f"{path}:{card.traits.get('mtu', 9216)}")
     return Output(0, "".join(line + "\n" for line in lines))
 
 
@@ -116,6 +119,7 @@ def _port(view: HostView, card: Device) -> dict[str, str]:
     rate = card.traits.get("rate", "400 Gb/sec (4X NDR)") if up else "40 Gb/sec (4X QDR)"
     return {
         "state": "4: ACTIVE" if up else "1: DOWN",
+        "phys_state": "5: LinkUp" if up else "3: Disabled",
         "rate": str(rate),
         "link_layer": str(card.traits.get("link_layer", "Ethernet")),
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from provisioner.model.matrix import Match, Matrix, Pin, Profile, Release
 from provisioner.model.node import NodeKind
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.matrix_text import parse
+from provisioner.sim.fault_presets import inject
 
 NODE, LEAF = "su0-n00", "leaf-su0-r0"
 
@@ -28,7 +30,15 @@ def matrix(driver: str) -> Matrix:
 
 
 def validate(
-    fault: str = "", *, node: str = NODE, driver: str = "", gen: int = 5, off: bool = False
+    fault: str = "",
+    *,
+    node: str = NODE,
+    driver: str = "",
+    gen: int = 5,
+    width: int = 16,
+    off: bool = False,
+    traits: Mapping[str, dict[str, Any]] | None = None,
+    preset: str = "",
 ) -> tuple[Any, Rig]:
     """The report of one node with one fault, and the site it was made on."""
 
@@ -36,8 +46,12 @@ def validate(
         rig = await Rig().open()
         machine = rig.site.machines[NODE]
         machine.faults |= {fault} if fault else set()
+        if preset:
+            inject(rig.site, preset, NODE)
         gpus = [d for d in machine.devices.values() if d.kind == "gpu"]
-        gpus[3].link_gen = gen
+        gpus[3].link_gen, gpus[3].link_width = gen, width
+        for slot, changes in (traits or {}).items():
+            machine.devices[slot].traits.update(changes)
         view = rig.site.hosts[NODE]
         if off:
             machine.host.phase = "off"
@@ -45,8 +59,11 @@ def validate(
             node=node,
             vendor="x",
             devices=tuple(
-                Device(kind=DeviceKind.GPU, slot=g.slot, model="H100 80GB HBM3", serial=g.serial)
-                for g in gpus
+                Device(
+                    kind=DeviceKind(d.kind), slot=d.slot, model=d.model, serial=d.serial, pci=d.pci
+                )
+                for d in machine.devices.values()
+                if d.kind in ("gpu", "nic", "dpu")
             ),
         )
         record = rig.nodes[node].model_copy(update={"release": "r", "profile": "hgx-h100-bf3"})
@@ -75,7 +92,8 @@ def test_a_healthy_host_passes_every_required_check() -> None:
 
 def test_a_gate_is_asked_in_few_calls_and_errors_are_looked_for_after_each_load() -> None:
     report, rig = validate()
-    loads = ["dcgm", "nvbandwidth", "nccl"]
+    plain = checks.plain(NodeKind.HOST)
+    loads = [c.commands[0].name for c in checks.ALL if c.load and c.name in plain]
 
     assert len(rig.hosts.calls) == 1 + 2 * len(loads)
     assert [c[0] for c in rig.hosts.calls[1::2]] == loads
@@ -84,12 +102,78 @@ def test_a_gate_is_asked_in_few_calls_and_errors_are_looked_for_after_each_load(
 
 
 def test_what_an_earlier_gate_failed_ends_it_and_later_checks_are_skipped() -> None:
-    report, rig = validate(gen=4)
+    report, rig = validate(width=8)
     by_name = {r.check: r for r in report.results}
 
     assert by_name["pcie_link"].verdict is Verdict.FAIL
     assert by_name["dcgm_diag"].verdict is Verdict.SKIPPED
     assert len(rig.hosts.calls) == 1
+
+
+def test_a_link_of_a_lower_generation_is_judged_under_load_and_not_while_the_gpu_is_idle() -> None:
+    report, _ = validate(gen=4)
+    by_name = {r.check: r for r in report.results}
+
+    assert by_name["pcie_link"].verdict is Verdict.PASS
+    assert by_name["pcie_link after dcgm_diag"].verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize(
+    ("slot", "changes", "check"),
+    [
+        ("GPU_SXM_2", {"sram_uncorrected": 1}, "sram_ecc"),
+        ("GPU_SXM_2", {"fabric_state": "In Progress"}, "fabric_registration"),
+        ("GPU_SXM_2", {"mig": "Enabled"}, "gpu_processes"),
+        ("GPU_SXM_2", {"clocks_slowed": "HW Thermal Slowdown"}, "clocks"),
+        ("GPU_SXM_2", {"temperature": 88}, "temperatures"),
+        ("GPU_SXM_2", {"nvlink_errors": 12}, "nvlink_errors"),
+        ("CPU1", {"memory_ue": 1}, "memory_errors"),
+        ("NVMe_2", {"critical_warning": 4}, "nvme_smart"),
+        ("NIC_3", {"aer": 1}, "pcie_errors"),
+        ("NIC_3", {"mtu": 1500}, "rdma_links"),
+        ("NIC_3", {"effective_ber": "3E-10"}, "mlxlink"),
+        ("NIC_3", {"fec_tail": 2}, "fec_histogram"),
+        ("NIC_3", {"rx_power_dbm": -11.5}, "optics"),
+        ("NIC_3", {"flaps": 9}, "link_flaps"),
+        ("NIC_3", {"queue_stuck": 1}, "devlink_health"),
+    ],
+)
+def test_a_fault_of_a_part_is_found_before_any_load(
+    slot: str, changes: dict[str, Any], check: str
+) -> None:
+    report, rig = validate(traits={slot: changes})
+
+    assert {r.check: r.verdict for r in report.results}[check] is Verdict.FAIL
+    assert len(rig.hosts.calls) == 1
+
+
+@pytest.mark.parametrize(
+    ("counter", "per_s", "check"),
+    [
+        ("symbol_error", 1, "rdma_counters"),
+        ("link_downed", 0.1, "rdma_counters"),
+        ("local_ack_timeout_err", 3, "rdma_counters"),
+        ("rx_icrc_encapsulated", 0.5, "roce_transport"),
+        ("rx_discards_phy", 1, "congestion"),
+    ],
+)
+def test_what_a_counter_was_before_is_no_fault_and_what_it_grows_by_is(
+    counter: str, per_s: float, check: str
+) -> None:
+    report, _ = validate(traits={"NIC_3": {counter: per_s}})
+    by_name = {r.check: r.verdict for r in report.results}
+
+    assert by_name[check] is Verdict.PASS
+    assert by_name[f"{check} after dcgm_diag"] is Verdict.FAIL
+
+
+def test_two_cables_that_are_swapped_are_seen_at_the_cards_they_are_plugged_into() -> None:
+    report, _ = validate(preset="cables_swapped")
+    result = next(r for r in report.results if r.check == "lldp")
+
+    assert [f.detail for f in result.findings] == [
+        "the cable is plugged into another card than planned"
+    ] * 2
 
 
 @pytest.mark.parametrize(
@@ -170,5 +254,5 @@ def test_a_host_at_the_pins_of_the_shipped_matrix_passes_and_one_behind_them_doe
 
     behind, at_the_pins = asyncio.run(main())
 
-    assert behind == ["versions", "nic_inventory", "nic_config"]
+    assert behind == ["versions", "nic_inventory", "nic_config", "nic_binding"]
     assert at_the_pins == []

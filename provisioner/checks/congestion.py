@@ -1,0 +1,85 @@
+"""N9: the lossless network loses nothing: no discards, no storm of pauses, during a load test.
+
+`ethtool -S` of every port. Pauses and marks are measured, they are how congestion is controlled;
+packets that the port threw away, and a receiver that never stops pausing its sender, are faults.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from provisioner.checks.check import Check, CheckContext, Command, Unreadable, fault
+from provisioner.checks.counters import earlier, per_device
+from provisioner.checks.reading import END, lines_of, text_of, whole
+from provisioner.model.health import Evidence, Finding, Gate, Severity
+
+CONGESTION = Command(
+    name="congestion",
+    line="for i in /sys/class/infiniband/*/device/net/*; do echo device $(basename $i);"
+    f" ethtool -S $(basename $i); done; {END}",
+    limit_s=60.0,
+)
+
+# mlx5's names (kernel documentation, mlx5 ethtool counters); RoCE runs in priority 3
+LOST = ("rx_discards_phy", "tx_discards_phy", "rx_prio3_discards", "rx_prio3_buf_discard")
+STORMS = ("tx_pause_storm_warning_events", "tx_pause_storm_error_events")
+MEASURED = ("rx_prio3_pause", "tx_prio3_pause", "rx_discards_phy")
+_NEEDED = frozenset({"rx_discards_phy"})
+_DEVICE = re.compile(r"^device ([\w.-]{1,32})$")
+_COUNTER = re.compile(r"^\s*([A-Za-z][\w.\[\]-]{0,80}(?: ?[\w.\[\]-]{1,40}){0,3}): (\d{1,20})$")
+_HEADS = ("NIC statistics:",)
+
+
+def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterator[Finding]:
+    grew = _growth(evidence, context)
+    for port, deltas in sorted((grew or {}).items()):
+        for name in LOST:
+            if deltas.get(name):
+                words = f"{name}: packets were lost during a load test"
+                yield fault(port, Severity.MONITOR, words, deltas[name], 0)
+        for name in STORMS:
+            if deltas.get(name):
+                words = f"{name}: the receiver is stuck"
+                yield fault(port, Severity.ISOLATE, words, deltas[name], 0)
+
+
+def _growth(
+    evidence: Mapping[str, Evidence], context: CheckContext
+) -> dict[str, dict[str, int]] | None:
+    now = _read(evidence, context)
+    before = earlier(evidence, CONGESTION)
+    return None if before is None else per_device(_read(before, context), now, "ethtool")
+
+
+def _read(evidence: Mapping[str, Evidence], context: CheckContext) -> dict[str, dict[str, int]]:
+    """Port -> the counters that are judged or measured."""
+    ports: dict[str, dict[str, int]] = {}
+    current: dict[str, int] | None = None
+    for line in lines_of(text_of(evidence, CONGESTION, any_exit=True)):
+        if match := _DEVICE.match(line.strip()):
+            if match[1] in ports:
+                raise Unreadable(f"ethtool: {match[1]} is listed twice")
+            current = ports[match[1]] = {}
+        elif line.strip() in _HEADS:
+            current = ports.setdefault("port", {}) if current is None else current
+        elif current is None or (match := _COUNTER.match(line)) is None:
+            raise Unreadable(f"ethtool: cannot read {line[:60]!r}")
+        elif match[1] in (*LOST, *STORMS, *MEASURED):
+            if match[1] in current:
+                raise Unreadable(f"ethtool: {match[1]} is listed twice")
+            current[match[1]] = whole(match[2], match[1])
+    if not ports or len(ports) < context.rails:
+        raise Unreadable(f"ethtool: {len(ports)} ports, {context.rails} are rails")
+    for port, counters in ports.items():
+        if not set(counters) >= _NEEDED:
+            raise Unreadable(f"ethtool: {port} does not count what it throws away")
+    return ports
+
+
+def _measure(evidence: Mapping[str, Evidence], context: CheckContext) -> Mapping[str, float]:
+    grew = _growth(evidence, context) or {}
+    return {f"{name}/{port}": d[name] for port, d in grew.items() for name in MEASURED if name in d}
+
+
+CHECK = Check("congestion", Gate.A, (CONGESTION,), _findings, after_load=True, measure=_measure)

@@ -1,0 +1,93 @@
+"""N4: no codeword came close to what the code can still correct (15 symbols of RS-FEC 544,514).
+
+Bins count codewords by how many symbols were corrected in them. Low bins fill on every link; the
+tail tells of a failing one. A real healthy port showed three hits in bin 8 in 81 hours and none
+above, so that from bin 9 on a hit counts, and under load from bin 8 on. These two limits are our
+own; nobody publishes any.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from provisioner.checks.check import Check, CheckContext, Unreadable, fault
+from provisioner.checks.counters import earlier, grown
+from provisioner.checks.mlxlink_reading import MLXLINK, PortFacts, ports
+from provisioner.checks.reading import mapping, sequence, whole
+from provisioner.model.health import Evidence, Finding, Gate, Severity
+
+TAIL_BIN = 9
+TAIL_BIN_IN_A_LOAD = 8
+LAST_BIN = 15  # one symbol more and the codeword is lost
+_SECTION = "Histogram of FEC Errors"
+_BIN = re.compile(r"^Bin (\d{1,3})$")
+_RANGE = re.compile(r"^\[?(\d{1,3})(?:\s*[:,-]\s*(\d{1,3}))?\]?$")  # "[8]", "[8:9]"
+
+
+def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterator[Finding]:
+    now = _all(ports(evidence, context), context)
+    before = earlier(evidence, MLXLINK)
+    had = _all(ports(before, context), context) if before is not None else {}
+    for part, bins in now.items():
+        names = {str(symbols): hits for symbols, hits in bins.items()}
+        first, counted, when = TAIL_BIN, bins, "since they were cleared"
+        if before is not None:
+            if part not in had:
+                raise Unreadable(f"mlxlink: {part} was not there before the load test")
+            old = {str(symbols): hits for symbols, hits in had[part].items()}
+            growth = grown(old, names, part)
+            first, when = TAIL_BIN_IN_A_LOAD, "during a load test"
+            counted = {symbols: growth[str(symbols)] for symbols in bins}
+        tail = {symbols: hits for symbols, hits in counted.items() if symbols >= first and hits}
+        if tail:
+            worst = max(tail)
+            severity = Severity.ISOLATE if worst >= LAST_BIN else Severity.MONITOR
+            words = f"codewords with {first} or more corrected symbols {when}, up to {worst}"
+            yield fault(part, severity, words, sum(tail.values()), 0)
+
+
+def _all(listed: list[PortFacts], context: CheckContext) -> dict[str, dict[int, int]]:
+    """Port -> corrected symbols -> codewords, of ports of rails."""
+    found = {}
+    for port in listed:
+        if port.pci in context.dpu_pci and not port.section(_SECTION):
+            continue  # ports of 200 Gb/s and below may have no such histogram
+        if port.failure:
+            raise Unreadable(f"mlxlink: {port.part}: {port.failure}")
+        found[port.part] = _bins(port)
+    return found
+
+
+def _bins(port: PortFacts) -> dict[int, int]:
+    bins: dict[int, int] = {}
+    for name, cell in port.section(_SECTION).items():
+        if not _BIN.match(name):
+            continue
+        values = sequence(mapping(cell, name).get("values"), name)
+        if len(values) != 2:
+            raise Unreadable(f"mlxlink: {name} is no range with a number")
+        bins[_symbols(values[0], name)] = whole(str(values[1]), name)
+    if not bins or max(bins) < TAIL_BIN:
+        raise Unreadable(f"mlxlink: {port.part} has no histogram of corrected symbols")
+    return bins
+
+
+def _symbols(cell: Any, name: str) -> int:
+    """The most symbols that a bin stands for."""
+    match = _RANGE.match(str(cell).strip())
+    if match is None:
+        raise Unreadable(f"mlxlink: {name} has no range")
+    return int(match[2] or match[1])
+
+
+def _measure(evidence: Mapping[str, Evidence], context: CheckContext) -> Mapping[str, float]:
+    found = _all(ports(evidence, context), context)
+    return {
+        f"fec_tail_codewords/{part}": sum(h for s, h in bins.items() if s >= TAIL_BIN_IN_A_LOAD)
+        for part, bins in found.items()
+    }
+
+
+CHECK = Check("fec_histogram", Gate.A, (MLXLINK,), _findings, after_load=True, measure=_measure)

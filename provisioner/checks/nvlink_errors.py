@@ -1,0 +1,127 @@
+"""E9: NVLinks carried what they carried without errors; none is new after a load test.
+
+Before a load, fewer than ten of a kind are let pass: that is facebookresearch/gcm's limit, Imbue
+warns from five on. During a load not one may come. What FEC corrected is no error, and is left
+alone; a link that had to recover, or an effective bit error rate that the code did not correct, is.
+Counters are named as drivers name them: three up to Hopper's first drivers, a dozen since.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from provisioner.checks.check import Check, CheckContext, Command, Unreadable, fault
+from provisioner.checks.counters import earlier, per_device
+from provisioner.checks.reading import (
+    documents_of,
+    lines_of,
+    mapping,
+    number,
+    sequence,
+    text_of,
+    whole,
+)
+from provisioner.model.health import Evidence, Finding, Gate, Severity
+
+NVLINK_ERRORS = Command(name="nvlink_errors", line="nvidia-smi nvlink -e", limit_s=60.0)
+
+ERRORS_MAX = 10  # of a kind, before a load
+EFFECTIVE_BER_MAX = 1e-12  # as for Ethernet links (NVSentinel); nobody publishes one for NVLink
+_GPU = re.compile(r"GPU (\d{1,3}): ")
+_LINK = re.compile(r"Link (\d{1,3}): ([A-Za-z][A-Za-z /]{1,60}?)(?: - (\d{1,3}))?: (\S{1,40})$")
+_TRAFFIC = ("packets", "bytes", "blocks", "codewords")  # they grow on a link that works
+_CORRECTED = "FEC"
+_RATE = "BER"
+
+Link = tuple[dict[str, int], dict[str, float]]  # counters and rates, by name
+
+
+def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterator[Finding]:
+    links = _read(text_of(evidence, NVLINK_ERRORS))
+    gpus = {part.partition(" link ")[0] for part in links}
+    if len(gpus) != context.gpus:
+        yield fault("host", Severity.ISOLATE, "GPUs that count errors", len(gpus), context.gpus)
+    for part, (_, rates) in links.items():
+        for name, rate in rates.items():
+            if name.startswith("Effective") and rate > EFFECTIVE_BER_MAX:
+                yield fault(part, Severity.ISOLATE, name, rate, f"at most {EFFECTIVE_BER_MAX}")
+    before = earlier(evidence, NVLINK_ERRORS)
+    counted = {part: counters for part, (counters, _) in links.items()}
+    if before is None:
+        limit, what = ERRORS_MAX, ""
+    else:
+        had = _read(text_of(before, NVLINK_ERRORS))
+        counted = per_device({p: c for p, (c, _) in had.items()}, counted, "nvidia-smi nvlink -e")
+        limit, what = 1, "new "
+    for part, counters in counted.items():
+        for name, value in counters.items():
+            if value >= limit and not _harmless(name):
+                yield fault(part, Severity.ISOLATE, what + name, value, f"below {limit}")
+
+
+def _harmless(name: str) -> bool:
+    return name.startswith(_CORRECTED) or name.lower().endswith(_TRAFFIC)
+
+
+def _read(text: str) -> dict[str, Link]:
+    """ "GPU 0 link 3" -> its counters and rates; every link of a GPU has the same ones."""
+    links = _of_dcgmi(text) if text.lstrip().startswith("{") else _of_smi(text)
+    names = {(frozenset(counters), frozenset(rates)) for counters, rates in links.values()}
+    per_gpu: dict[str, int] = {}
+    for part in links:
+        gpu = part.partition(" link ")[0]
+        per_gpu[gpu] = per_gpu.get(gpu, 0) + 1
+    if not links or len(names) != 1 or len(set(per_gpu.values())) != 1:
+        raise Unreadable("nvidia-smi nvlink -e: the links do not all tell the same")
+    return links
+
+
+def _of_smi(text: str) -> dict[str, Link]:
+    links: dict[str, Link] = {}
+    gpu = ""
+    for line in lines_of(text):
+        bare = line.strip()
+        if match := _GPU.match(bare):
+            gpu = f"GPU {match[1]}"
+            if any(part.startswith(gpu + " ") for part in links):
+                raise Unreadable("nvidia-smi nvlink -e: one GPU is listed twice")
+        elif gpu and (match := _LINK.match(bare)):
+            counters, rates = links.setdefault(f"{gpu} link {match[1]}", ({}, {}))
+            name = match[2] + (f" {match[3]}" if match[3] else "")
+            if name in counters or name in rates:
+                raise Unreadable("nvidia-smi nvlink -e: one counter is listed twice")
+            if match[2].endswith(_RATE):
+                rates[name] = number(match[4], name)
+            else:
+                counters[name] = whole(match[4], name)
+        else:
+            raise Unreadable(f"nvidia-smi nvlink -e: cannot read {bare[:60]!r}")
+    return links
+
+
+def _of_dcgmi(text: str) -> dict[str, Link]:
+    """`dcgmi nvlink -e -j -g N`: one document a GPU."""
+    links: dict[str, Link] = {}
+    for _, document in documents_of(text, "dcgmi nvlink"):
+        whole_one = mapping(document, "dcgmi nvlink")
+        heads = [str(h) for h in sequence(whole_one.get("header"), "header")]
+        gpu = next((h for h in heads if re.fullmatch(r"GPU \d{1,3}", h)), None)
+        if gpu is None:
+            raise Unreadable("dcgmi nvlink: it does not say which GPU")
+        for link, facts in mapping(whole_one.get("body"), "body").items():
+            children = mapping(mapping(facts, link).get("children"), "children")
+            part = f"{gpu} link {link.removeprefix('Link ')}"
+            if part in links:
+                raise Unreadable(f"dcgmi nvlink: {part[:40]} is listed twice")
+            links[part] = (
+                {
+                    name: whole(str(mapping(value, name).get("value")), name)
+                    for name, value in children.items()
+                },
+                {},
+            )
+    return links
+
+
+CHECK = Check("nvlink_errors", Gate.A, (NVLINK_ERRORS,), _findings, after_load=True)

@@ -1,0 +1,129 @@
+"""I5: NICs, NVMe drives and PCIe switches run their links at what they can, read from sysfs.
+
+GPUs are judged by `pcie_link`. A link belongs to the device at its lower end: a bridge is judged
+where it is the upper port of a switch, that is a bridge with a bridge above and bridges below it;
+its lower ports run at what is plugged into them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from provisioner.checks.check import Check, CheckContext, Command, Unreadable, fault
+from provisioner.checks.reading import END, text_of
+from provisioner.checks.sysfs import files_of, matching
+from provisioner.model.health import Evidence, Finding, Gate, Severity
+
+_FILES = (
+    "class",
+    "vendor",
+    "current_link_speed",
+    "current_link_width",
+    "max_link_speed",
+    "max_link_width",
+)
+# the links in /sys/bus/pci/devices lead to paths that say which bridge a device is below
+PCI_TREE = Command(
+    name="pci_tree",
+    line="for f in " + " ".join(_FILES) + "; do grep -H . $(readlink -f /sys/bus/pci/devices/*"
+    f" | sed s,$,/$f,) 2>/dev/null; done; {END}",
+    limit_s=60.0,
+)
+
+_FILE = re.compile(
+    r"(/sys/devices/\S{1,400}/[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7])/("
+    + "|".join(_FILES)
+    + ")"
+)
+_SPEED = re.compile(r"^(\d{1,3}(?:\.\d{1,2})?) GT/s(?: PCIe)?$")  # "32.0 GT/s PCIe", "8 GT/s"
+_GENERATIONS = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
+_BRIDGE, _NVME, _NETWORK = "0x0604", "0x0108", ("0x0200", "0x0207")
+_MELLANOX = "0x15b3"
+RAIL_GEN, RAIL_WIDTH = 5, 16  # what a 400 Gb/s port needs
+
+
+def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterator[Finding]:
+    devices = _read(text_of(evidence, PCI_TREE, any_exit=True))
+    upper = _upper_ports(devices)
+    full: set[str] = set()  # cards, however many functions they have
+    drives = 0
+    for path, facts in sorted(devices.items(), key=lambda item: _address(item[0])):
+        kind = facts["class"][:6]
+        nic = kind in _NETWORK and facts["vendor"] == _MELLANOX
+        if not (nic or kind == _NVME or path in upper):
+            continue
+        link = _link(facts)
+        if link is None:
+            continue  # a virtual function: it has no link
+        gen, gen_max, width, width_max = link
+        if nic and gen >= RAIL_GEN and width >= RAIL_WIDTH:
+            full.add(_address(path)[:-2])
+        drives += kind == _NVME
+        if gen < gen_max or width < width_max:
+            name = "NIC" if nic else "drive" if kind == _NVME else "PCIe switch"
+            yield fault(
+                f"{name} {_address(path)}",
+                Severity.ISOLATE,
+                "the PCIe link trained down",
+                f"Gen{gen} x{width}",
+                f"Gen{gen_max} x{width_max}",
+            )
+    if len(full) < context.rails:
+        detail = f"NICs with a Gen{RAIL_GEN} x{RAIL_WIDTH} link"
+        yield fault("host", Severity.ISOLATE, detail, len(full), context.rails)
+    if drives < context.drives:
+        yield fault("host", Severity.ISOLATE, "NVMe drives with a link", drives, context.drives)
+
+
+def _read(text: str) -> dict[str, dict[str, str]]:
+    devices: dict[str, dict[str, str]] = {}
+    for (path, name), value in matching(files_of(text), _FILE).items():
+        devices.setdefault(path, {})[name] = value
+    if not devices:
+        raise Unreadable("sysfs: no PCI device in it")
+    for path, facts in devices.items():
+        if "class" not in facts or "vendor" not in facts:
+            raise Unreadable(f"sysfs: {_address(path)} does not say its class and vendor")
+    return devices
+
+
+def _upper_ports(devices: Mapping[str, Mapping[str, str]]) -> set[str]:
+    """Bridges with a bridge above and a bridge below."""
+    bridges = {path for path, facts in devices.items() if facts["class"].startswith(_BRIDGE)}
+    below = {path.rpartition("/")[0] for path in bridges}
+    return {path for path in bridges if path in below and path.rpartition("/")[0] in bridges}
+
+
+def _address(path: str) -> str:
+    return path.rpartition("/")[2].lower()
+
+
+def _link(facts: Mapping[str, str]) -> tuple[int, int, int, int] | None:
+    """(generation, its maximum, width, its maximum); None for a function without a link.
+
+    Virtual functions say "Unknown" and 0; so does a card that has fallen off, which then misses in
+    the count of its kind.
+    """
+    cells = [facts.get(name, "Unknown") for name in _FILES[2:]]
+    if cells[0].startswith("Unknown") or cells[2].startswith("Unknown") or cells[1] == "0":
+        return None
+    speed, width, speed_max, width_max = cells
+    return _generation(speed), _generation(speed_max), _lanes(width), _lanes(width_max)
+
+
+def _generation(cell: str) -> int:
+    match = _SPEED.match(cell)
+    found = _GENERATIONS.get(float(match[1])) if match else None
+    if found is None:
+        raise Unreadable(f"sysfs: a link speed of {cell[:40]!r}")
+    return found
+
+
+def _lanes(cell: str) -> int:
+    if not (cell.isascii() and cell.isdecimal() and len(cell) <= 3 and 0 < int(cell) <= 32):
+        raise Unreadable(f"sysfs: a link width of {cell[:40]!r}")
+    return int(cell)
+
+
+CHECK = Check("pcie_devices", Gate.A, (PCI_TREE,), _findings, after_load=True)

@@ -1,0 +1,54 @@
+"""N7: the errors that RDMA ports count do not grow: some not at all, others only slowly.
+
+Limits are NVSentinel's for NICs, on what grew between two looks; before the first load test the
+counters are only read, for what stood there before says nothing of now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from provisioner.checks.check import Check, CheckContext, Unreadable, fault
+from provisioner.checks.rdma_reading import RDMA_COUNTERS, growth, look
+from provisioner.model.health import Evidence, Finding, Gate, Severity
+
+# counters that may not grow at all
+FATAL = (
+    "link_downed",
+    "excessive_buffer_overrun_errors",
+    "local_link_integrity_errors",
+    "rnr_nak_retry_err",
+)
+# counter -> what it may grow by in a second
+PER_SECOND_MAX = {
+    "symbol_error": 120 / 3600,
+    "link_error_recovery": 5 / 60,
+    "port_rcv_errors": 10.0,
+    "port_xmit_discards": 100.0,
+    "roce_slow_restart": 10.0,
+    "local_ack_timeout_err": 1.0,
+}
+# what every mlx5 port counts: without these nothing was told
+_NEEDED = frozenset({"rnr_nak_retry_err", "local_ack_timeout_err", "out_of_sequence"})
+
+
+def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterator[Finding]:
+    for port, counters in look(evidence, context).ports.items():
+        if not set(counters) >= _NEEDED:
+            raise Unreadable(f"{port} does not count {', '.join(sorted(_NEEDED - set(counters)))}")
+    grew = growth(evidence, context)
+    if grew is None:
+        return
+    for port, deltas in sorted(grew.ports.items()):
+        for name in FATAL:
+            if deltas.get(name):
+                yield fault(port, Severity.ISOLATE, f"{name} grew", deltas[name], 0)
+        for name, most in PER_SECOND_MAX.items():
+            rate = deltas.get(name, 0) / grew.seconds
+            if rate > most:
+                words = f"{name} grows too fast"
+                measured, wanted = f"{rate:.3g} in a second", f"at most {most:.3g}"
+                yield fault(port, Severity.MONITOR, words, measured, wanted)
+
+
+CHECK = Check("rdma_counters", Gate.A, (RDMA_COUNTERS,), _findings, after_load=True)

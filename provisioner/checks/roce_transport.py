@@ -1,0 +1,51 @@
+"""N8: how often RoCE had to repeat itself: measured for comparison with the fleet.
+
+Meta's three (out_of_sequence, local_ack_timeout_err and, in `link_flaps`, flaps) and their kin. No
+limit is published for any; only damaged packets (`rx_icrc_encapsulated`) may not come at all. An
+acknowledgement that does not come may be the other side's death: pairs tell which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from provisioner.checks.check import Check, CheckContext, Unreadable, fault
+from provisioner.checks.rdma_reading import RDMA_COUNTERS, growth, look
+from provisioner.model.health import Evidence, Finding, Gate, Severity
+
+WATCHED = (
+    "out_of_sequence",
+    "local_ack_timeout_err",
+    "packet_seq_err",
+    "implied_nak_seq_err",
+    "out_of_buffer",
+    "roce_adp_retrans",
+    "rx_icrc_encapsulated",
+)
+_DAMAGED = "rx_icrc_encapsulated"
+
+
+def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterator[Finding]:
+    for port, counters in look(evidence, context).ports.items():
+        if not set(counters) >= set(WATCHED[:2]):
+            raise Unreadable(f"{port} does not count what RoCE repeats")
+    grew = growth(evidence, context)
+    for port, deltas in sorted(grew.ports.items() if grew else ()):
+        if deltas.get(_DAMAGED):
+            words = "packets with a wrong checksum during a load test"
+            yield fault(port, Severity.ISOLATE, words, deltas[_DAMAGED], 0)
+
+
+def _measure(evidence: Mapping[str, Evidence], context: CheckContext) -> Mapping[str, float]:
+    grew = growth(evidence, context)
+    return {
+        f"{name}_per_s/{port}": deltas[name] / grew.seconds
+        for port, deltas in (grew.ports.items() if grew else ())
+        for name in WATCHED
+        if grew and name in deltas
+    }
+
+
+CHECK = Check(
+    "roce_transport", Gate.A, (RDMA_COUNTERS,), _findings, after_load=True, measure=_measure
+)

@@ -30,6 +30,10 @@ BASE = (
     "provisioner-diagnostics",
     "provisioner-site",
 )
+# Sources that elements would clone from git, and that `environment` replaces by verified files;
+# with install type "package" the element fetches nothing (glean comes from the wheelhouse, and is
+# switched off in the image).
+SOURCES = frozenset({"ironic_python_agent", "requirements", "glean"})
 # no BOOTIF and no configuration drive: provisioner-agent has switched off what would look for them
 CONSOLE = "console=tty0 console=ttyS0,115200"
 FREE_GIB_MIN = 6  # the chroot, two copies of the ramdisk, the ISO

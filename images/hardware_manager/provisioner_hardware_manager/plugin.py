@@ -61,6 +61,10 @@ class ProvisionerHardwareManager(hardware.HardwareManager):  # type: ignore[misc
     HARDWARE_MANAGER_NAME = "ProvisionerHardwareManager"
     HARDWARE_MANAGER_VERSION = "1"
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._jobs: dict[str, dict[str, str]] = {}  # erasures of this boot, by job
+
     def evaluate_hardware_support(self) -> int:
         """Every machine that boots our ramdisk. Asked once, before the agent opens its API."""
         redaction.install()
@@ -93,12 +97,22 @@ class ProvisionerHardwareManager(hardware.HardwareManager):  # type: ignore[misc
             raise errors.CleaningError(str(failure)) from None
 
     def provisioner_erase_device(
-        self, node: Any, ports: Any, device: str = "", serial: str = "", method: str = ""
+        self,
+        node: Any,
+        ports: Any,
+        device: str = "",
+        serial: str = "",
+        method: str = "",
+        job: str = "",
     ) -> dict[str, str]:
-        """Erase one disk by one method, and wait for its end."""
+        """Erase one disk by one method, and wait for its end; a `job` is done once in a boot."""
+        if job and job in self._jobs:
+            return self._jobs[job]
         LOG.info("Erasing %s by %s", device, method)
         record = erasure.erase(str(device), str(serial), str(method), generic=_Generic())
         LOG.info("Erasing %s by %s: %s", device, method, record["result"])
+        if job:
+            self._jobs[str(job)] = record
         return record
 
     def provisioner_read_disk(

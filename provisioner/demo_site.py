@@ -24,6 +24,8 @@ NIC = "fw-BlueField-3-rel-32_44_1036.bin"
 TRAY = "nvfw_HGX-H100x8_0002_230705.1.1.fwpkg"
 CUMULUS = "cumulus-linux-5.12.1.100-mlx-amd64.bin"
 DRIVER = "535.154.05"
+SYSTEM = "ubuntu-22.04-hgx-1"  # the label of the system's image
+MAINTENANCE_ISO = "maintenance-1.iso"
 
 ARTIFACTS: Mapping[str, bytes] = {
     BFB: make_image(
@@ -47,6 +49,16 @@ ARTIFACTS: Mapping[str, bytes] = {
         },
     ),
     CUMULUS: make_image("switch.os", {"switch.os": "5.12.1.100"}),
+    f"{SYSTEM}.raw": make_image(
+        "host.os",
+        {
+            "host.driver": "535.129.03",
+            "host.fabric_manager": "535.129.03",
+            "host.doca": "2.9.0-0.4.7",
+            "host.spcx_cc": "2.9.0072-1",
+        },
+    ),
+    MAINTENANCE_ISO: make_image("maintenance", {"maintenance": "1"}),
 }
 
 
@@ -94,6 +106,7 @@ def overlay() -> Mapping[str, Any]:
         "bluefield.bmc": own("BF-24.10-10"),
         "host.driver": own(DRIVER),
         "host.fabric_manager": own(DRIVER),
+        "host.os": own(SYSTEM, **_file(f"{SYSTEM}.raw")),
         "hgx.bundle": own("DGX-HGX-H100x8_0002_230705.1.1", **_file(TRAY)),
         "host.bmc": own("11.01.01"),
         "host.bios": own("BIOS Date: 08/04/2023 Ver 1.4"),
@@ -101,7 +114,11 @@ def overlay() -> Mapping[str, Any]:
     profiles = {"hgx-h100-bf3": {"pins": pins}, "sn5600": {"pins": {"switch.os": _file(CUMULUS)}}}
     return {
         "releases": {RELEASE: {"profiles": profiles}},
+        "images": {"maintenance": own("1", **_file(MAINTENANCE_ISO))},
         "edges": {
+            "host.os": [
+                {"from": ["*"], "to": SYSTEM, "activates_by": "none", "evidence": OWN_CHOICE}
+            ],
             "host.driver": [
                 {
                     "from": ["535.129.03"],

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from provisioner import components
 from provisioner.execution.collector import Collector
 from provisioner.execution.tenancy import Tenancy
-from provisioner.model.inventory import Inventory
+from provisioner.model.inventory import DeviceKind, Inventory
 from provisioner.model.matrix import Matrix
-from provisioner.model.node import Node, NodeKind, Placement, State
+from provisioner.model.node import Boots, Node, NodeKind, Placement, State
 from provisioner.model.outcome import Blocker
 from provisioner.model.plan import Neighbour, Plan, Step, StepKind
-from provisioner.planning import certification
+from provisioner.planning import certification, deployment, erasure
 from provisioner.planning.admission import neighbours_busy
 from provisioner.planning.history import history
 from provisioner.planning.lifecycle import View
@@ -43,6 +43,7 @@ class Observer:
         self._collector = collector
         self._tenancy = tenancy
         self._matrix = matrix
+        self._erasure = erasure.policy_of(settings)
         self.matrix_digest = matrix.digest()
 
     async def observe(self, node: Node, operation: str) -> View:
@@ -51,8 +52,10 @@ class Observer:
             case State.DISCOVERED:
                 known = await self._store.inventory(node.id)
                 return View(identified=bool(node.profile) and known is not None)
-            case State.INTAKE | State.DRAINING:
+            case State.INTAKE:
                 return await self._place(node, View())
+            case State.DRAINING:
+                return await self._place(node, View(owed=self._owed(node)))
             case State.CONVERGING:
                 return await self._converging(node, operation)
             case State.VALIDATING:
@@ -82,11 +85,15 @@ class Observer:
         return view.model_copy(update={"placement": placement, "vrf": vrf})
 
     async def _converging(self, node: Node, operation: str) -> View:
-        view = await self._place(node, View())
+        view = await self._place(node, View(owed=self._owed(node)))
         if view.unseen or (
             node.kind is NodeKind.HOST and view.placement is not Placement.MAINTENANCE
         ):
             return view
+        if view.owed:
+            return view  # nothing is planned for a node that is not clean
+        if node.boots is not Boots.SYSTEM:
+            return await self._without_system(node, operation, view)
         last = await self._store.inventory(node.id)
         fresh_s = self._settings.fresh_s
         inventory, unseen = await self._collector.refresh(node, last, fresh_s=fresh_s)
@@ -98,9 +105,42 @@ class Observer:
             update={"inventory": inventory, "plan": found, "neighbours_busy": busy}
         )
 
+    async def bare(self, node: Node) -> tuple[Inventory | None, tuple[Blocker, ...]]:
+        """What the BMCs alone show."""
+        return await self._collector.without_system(node, None)
+
+    def disks_of(self, node: Node) -> int:
+        """Disks in the bill of materials of the node's profile; 0: it does not say."""
+        release = self._matrix.releases.get(node.release)
+        profile = release.profiles.get(node.profile) if release is not None else None
+        return profile.match.devices.get(DeviceKind.STORAGE.value, 0) if profile else 0
+
+    def _owed(self, node: Node) -> tuple[Blocker, ...]:
+        return erasure.owed(node, self._erasure)
+
+    async def _without_system(self, node: Node, operation: str, view: View) -> View:
+        """A host in the maintenance image: its system comes first, all else when it is up."""
+        last = await self._store.inventory(node.id)
+        inventory, unseen = await self._collector.without_system(node, last)
+        if inventory is None or unseen:
+            return view.model_copy(update={"unseen": unseen})
+        found = deployment.system_first(
+            inventory,
+            self._matrix,
+            node.release,
+            node.profile,
+            running=False,
+            history=history(await self._store.entries(node.id), operation),
+            production=self._settings.production,
+        )
+        assert found is not None
+        return view.model_copy(update={"inventory": inventory, "plan": found})
+
     async def _validating(self, node: Node, operation: str) -> View:
         nodes = {n.id: n for n in await self._store.nodes()}
         busy = neighbours_busy(node, nodes)
+        if owed := self._owed(node):
+            return View(owed=owed)
         report = await self._store.report(node.id)
         if report is not None and report.started_at >= node.entered_at:
             # parts were read for these checks, and no part changes without a boot or a version
@@ -167,6 +207,17 @@ class Observer:
         )
 
     async def _plan(self, node: Node, inventory: Inventory, operation: str) -> Plan:
+        first = deployment.system_first(
+            inventory,
+            self._matrix,
+            node.release,
+            node.profile,
+            running=True,
+            history=history(await self._store.entries(node.id), operation),
+            production=self._settings.production,
+        )
+        if first is not None:
+            return first
         return plan(
             inventory,
             self._matrix,

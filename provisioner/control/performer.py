@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from provisioner.control.observer import Observer
+from provisioner.control.sanitizing import sanitize
+from provisioner.execution.erasure import Eraser
 from provisioner.execution.executor import Executor
 from provisioner.execution.hold import Hold
 from provisioner.execution.identify import Identifier
@@ -33,6 +35,7 @@ from provisioner.planning.lifecycle import (
     Identify,
     Release,
     Rest,
+    Sanitize,
     Turn,
     Validate,
     View,
@@ -57,6 +60,7 @@ class Performer:
         identifier: Identifier,
         executor: Executor,
         tenancy: Tenancy,
+        eraser: Eraser,
         validator: Validator,
         signer: Signer,
     ) -> None:
@@ -67,6 +71,7 @@ class Performer:
         self._identifier = identifier
         self._executor = executor
         self._tenancy = tenancy
+        self._eraser = eraser
         self._validator = validator
         self._signer = signer
         self._admission = asyncio.Lock()
@@ -81,6 +86,8 @@ class Performer:
                 return await self._identify(hold, node)
             case Fence():
                 return await self._fence(hold, node)
+            case Sanitize():
+                return await sanitize(self._store, self._observer, self._eraser, hold, node)
             case Execute():
                 assert view is not None
                 return await self._execute(hold, node, turn.step, view)
@@ -164,7 +171,11 @@ class Performer:
                 await hold.record(node=unsure, journal=[("fence", {"confirmed": False})])
             return outcome.blockers
         fenced = node.model_copy(
-            update={"placement": Placement.MAINTENANCE, "vrf": MAINTENANCE_VRF}
+            update={
+                "placement": Placement.MAINTENANCE,
+                "vrf": MAINTENANCE_VRF,
+                "fenced_at": self._clock.now(),
+            }
         )
         placements = [p.model_dump(mode="json") for p in outcome.placements]
         await hold.record(
@@ -176,7 +187,9 @@ class Performer:
         assert view.inventory is not None
         try:
             note = f"{step.title}: {step.reason}"
-            await hold.record(node=node.model_copy(update={"note": note}))
+            stored = await hold.record(node=node.model_copy(update={"note": note}))
+            assert stored is not None
+            node = stored
             problems = await self._executor.execute(hold, node, step, view.inventory)
             await self._store.journal(
                 "step",
@@ -249,7 +262,9 @@ class Performer:
         assert node.certificate
         # from here on its ports may be anywhere: whoever finds it after a crash must not believe
         # that it is fenced
-        leaving = node.model_copy(update={"placement": Placement.MIXED, "vrf": ""})
+        # ... nor that it is clean
+        changes = {"placement": Placement.MIXED, "vrf": "", "served": node.tenant}
+        leaving = node.model_copy(update=changes)
         stored = await hold.record(node=leaving)
         assert stored is not None
         node = stored

@@ -53,25 +53,26 @@ async def work(site: Site, node: Node, step: Step) -> Work | Blocker:
 
 async def _cold_boot(site: Site, node: Node, host: Redfish) -> Blocker | None:
     """Power off, seen; power on, seen. Safe to repeat from any point."""
-    if (stuck := await _off(site, node, host)) is not None:
+    if (stuck := await power_off(site, node, host)) is not None:
         return stuck
-    return await _on(site, node, host)
+    return await power_on(site, node, host)
 
 
 async def _ac_cycle(site: Site, node: Node, host: Redfish) -> Blocker | None:
     """Standby power away and back, by the vendor's own action; the host is off before."""
-    if (stuck := await _off(site, node, host)) is not None:
+    if (stuck := await power_off(site, node, host)) is not None:
         return stuck
     if (refused := await _insist(site, host.ac_cycle)) is not None:
-        await _on(site, node, host)  # nobody can ask a host that was left off what it runs
+        await power_on(site, node, host)  # nobody can ask a host that was left off what it runs
         return refused
     limit_s = site.settings.bmc_return_limit_s
     if (gone := await settled(site, node, limit_s, names=("host",))) is not None:
         return gone
-    return await _on(site, node, host)
+    return await power_on(site, node, host)
 
 
-async def _off(site: Site, node: Node, host: Redfish) -> Blocker | None:
+async def power_off(site: Site, node: Node, host: Redfish) -> Blocker | None:
+    """Off, seen. Safe to repeat."""
     if await host.power() is Power.OFF:
         return None
     if (refused := await host.reset_system("ForceOff")) is not None:
@@ -79,7 +80,9 @@ async def _off(site: Site, node: Node, host: Redfish) -> Blocker | None:
     return await _power(site, node, host, Power.OFF)
 
 
-async def _on(site: Site, node: Node, host: Redfish) -> Blocker | None:
+async def power_on(site: Site, node: Node, host: Redfish) -> Blocker | None:
+    """On, seen. Safe to repeat."""
+
     async def ask() -> Blocker | None:
         on = await host.power() is Power.ON
         return None if on else await host.reset_system("On")

@@ -71,6 +71,15 @@ class Collector:
         """
         return await self._gather(node, last, fresh_s=fresh_s)
 
+    async def without_system(self, node: Node, last: Inventory | None) -> Collected:
+        """What the BMCs alone show: the host runs no system of its own to be asked."""
+        results = await asyncio.gather(*(self._fresh(node, bmc, last, 0.0) for bmc in node.bmcs))
+        problems = [r for r in results if isinstance(r, Blocker)]
+        if problems:
+            return None, tuple(problems)
+        facts = InbandFacts(boot_id=None, components=(), devices=(), gaps=())
+        return merge(node, [r for r in results if isinstance(r, Inventory)], facts, last), ()
+
     def forget(self, node: str, bmcs: Sequence[str] = ()) -> None:
         """Something was done to these BMCs (to all, if none is named): read them anew."""
         for key in [k for k in self._seen if k[0] == node and (not bmcs or k[1] in bmcs)]:

@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
+from provisioner.components.host_os import DEPLOY
 from provisioner.execution import activations, methods_inband, methods_redfish, methods_switch
+from provisioner.execution.deployment import deploy
 from provisioner.execution.hold import Hold
 from provisioner.execution.work import Site, Work, do
 from provisioner.model.inventory import Inventory
@@ -34,6 +36,8 @@ class Executor:
         """Do the step on all its slots, side by side; what went wrong, or nothing."""
         if (moved := precheck(step, inventory)) is not None:
             return (moved,)
+        if step.method == DEPLOY:  # a stay in the maintenance image, of several acts
+            return _problems([await deploy(self._site, hold, node, step, inventory)])
         if step.kind is StepKind.ACTIVATE:
             return _problems([await self._do(hold, node, step, (), inventory, None)])
         groups = slot_groups(step, inventory)

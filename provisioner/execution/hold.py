@@ -46,6 +46,10 @@ class Hold:
             )
             return entry
 
+    async def entries(self) -> Sequence[LedgerEntry]:
+        """Every ledger row of this operation's node, of all its operations."""
+        return await self._store.entries(self.operation.node)
+
     async def record(
         self,
         *,

@@ -224,6 +224,10 @@ def _unplanned(node: Node, plan: Plan) -> list[Blocker]:
 
 def _host(node: Node, inventory: Inventory) -> list[Blocker]:
     found = []
+    if node.served and node.served != node.tenant:
+        detail = f"it served {node.served} and was not erased since"
+        unblock = "It is erased by itself in the maintenance network."
+        found.append(_blocker(Reason.NOT_SANITIZED, node.id, detail, unblock))
     if node.placement is not Placement.MAINTENANCE:
         found.append(
             _blocker(Reason.ISOLATION, node.id, "it is not proved to be fenced", "Fence it first.")

@@ -11,7 +11,6 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from provisioner import components
 from provisioner.components.host_os import HOST_OS, NOTHING, STAMP
 from provisioner.model.base import Record
 from provisioner.model.erasure import Disk
@@ -50,45 +49,43 @@ def read_range(size: int) -> tuple[int, int]:
     return TABLE_BYTES, size - 2 * TABLE_BYTES
 
 
-def without_system(
+def system_first(
     inventory: Inventory,
     matrix: Matrix,
     release: str,
     profile: str,
     *,
+    running: bool,
     history: History,
     production: bool,
-) -> Plan:
-    """The plan of a node whose host runs no system of its own: only its image can be planned.
+) -> Plan | None:
+    """The plan of a host whose system is to be written first; None: its system is the pinned one.
 
-    What else is pinned in-band is read, and planned, when that system is up.
+    What else is pinned in-band lives in that system, and is read and planned when it is up. A host
+    that runs none of its own (`running` is false) and for which none is pinned is blocked.
     """
-    chosen = matrix.releases[release].profiles[profile] if _has(matrix, release, profile) else None
-    if chosen is not None and HOST_OS not in chosen.pins:
+    profiles = matrix.releases[release].profiles if release in matrix.releases else {}
+    pins = profiles[profile].pins if profile in profiles else {}
+    there = inventory.component(HOST_OS, SLOT)
+    if HOST_OS not in pins:
+        if running:
+            return None
         blank = Plan(node=inventory.node, release=release, profile=profile)
         return blank.model_copy(update={"blockers": (_no_image(inventory.node, release),)})
-    bare = Component(kind=HOST_OS, slot=SLOT, version=NOTHING, source="erased")
-    seen = inventory.model_copy(update={"components": (bare,)})
-    narrowed = matrix
-    if chosen is not None:
-        only = chosen.model_copy(update={"pins": {HOST_OS: chosen.pins[HOST_OS]}})
-        alone = matrix.releases[release].model_copy(
-            update={"profiles": {profile: only}, "requires": ()}
-        )
-        narrowed = matrix.model_copy(update={"releases": {release: alone}})
-    return plan(
-        seen,
-        narrowed,
-        release,
-        profile,
-        kinds={HOST_OS: components.ALL[HOST_OS]},
-        history=history,
-        production=production,
+    pin = pins[HOST_OS]
+    if there is not None and there.version in (pin.version, *pin.also):
+        return None
+    if there is None and running:
+        return None  # it runs and its name was not readable: the planner says that
+    if there is None:
+        bare = Component(kind=HOST_OS, slot=SLOT, version=NOTHING, source="erased")
+        inventory = inventory.model_copy(update={"components": (*inventory.components, bare)})
+    only = profiles[profile].model_copy(update={"pins": {HOST_OS: pin}})
+    alone = matrix.releases[release].model_copy(
+        update={"profiles": {profile: only}, "requires": ()}
     )
-
-
-def _has(matrix: Matrix, release: str, profile: str) -> bool:
-    return release in matrix.releases and profile in matrix.releases[release].profiles
+    narrowed = matrix.model_copy(update={"releases": {release: alone}})
+    return plan(inventory, narrowed, release, profile, history=history, production=production)
 
 
 def _no_image(node: str, release: str) -> Blocker:

@@ -19,6 +19,7 @@ from provisioner.model.erasure import (
 )
 from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker, Reason
+from provisioner.settings import Settings
 
 # Best first. Sanitize reaches what a format does not (spare and deallocated blocks, caches); a
 # key change takes seconds, a block erase minutes, an overwrite hours.
@@ -37,6 +38,15 @@ NOT_OFFERED: Mapping[Holder, str] = {
     Holder.BLUEFIELD_STORAGE: "the provisioner has no method for the card's eMMC and NVMe",
     Holder.BIOS: "the matrix pins no BIOS settings that could be restored",
 }
+
+
+def policy_of(settings: Settings) -> ErasurePolicy:
+    """What this site asks of an erasure."""
+    return ErasurePolicy(
+        required=frozenset(Holder(word) for word in settings.erase_required.split()),
+        overwrite=settings.erase_overwrite,
+        same_tenant_may_skip=settings.erase_same_tenant_may_skip,
+    )
 
 
 def owed(node: Node, policy: ErasurePolicy) -> tuple[Blocker, ...]:

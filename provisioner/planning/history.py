@@ -27,8 +27,12 @@ def slots_of(entry: LedgerEntry) -> tuple[str, ...]:
 
 
 def open_entries(entries: Iterable[LedgerEntry]) -> tuple[LedgerEntry, ...]:
-    """Rows whose outcome is not known: they are looked into before anything else is done."""
-    return tuple(e for e in entries if e.status in OPEN)
+    """Rows whose outcome is not known: they are looked into before anything else is done.
+
+    What belongs to a stay in the maintenance image (`visit`) is taken up by that stay itself,
+    which is begun again by the same decision.
+    """
+    return tuple(e for e in entries if e.status in OPEN and "visit" not in e.before)
 
 
 def history(entries: Iterable[LedgerEntry], operation: str) -> History:
@@ -39,6 +43,8 @@ def history(entries: Iterable[LedgerEntry], operation: str) -> History:
     staged: dict[tuple[str, str], StagedFact] = {}
     failures: dict[tuple[str, str, str], int] = {}
     for entry in sorted(entries, key=lambda e: e.intended_at):
+        if "step" not in entry.before:
+            continue  # a boot or an erasure: nothing is staged by it
         step = step_of(entry)
         if step.kind is StepKind.UPDATE:
             _count_update(entry, step, staged, failures, operation)

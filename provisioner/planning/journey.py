@@ -65,7 +65,7 @@ JOURNEY: dict[State, Stage] = {
     State.DRAINING: Stage(
         work="tenant notice, deferral, drain, then fence and sanitize",
         placements=(Placement.CUSTOMER, Placement.MIXED, Placement.MAINTENANCE),
-        leaves_to=(State.CONVERGING, State.REPAIRING),
+        leaves_to=(State.CONVERGING, State.QUARANTINED, State.REPAIRING),
         limit_s=14 * DAY_S,
     ),
     State.QUARANTINED: Stage(

@@ -49,6 +49,7 @@ class View(Record):
     certificate: Certificate | None = None
     certificate_blockers: tuple[Blocker, ...] = ()  # why the one in force is not valid any more
     neighbours_busy: tuple[str, ...] = ()  # switches of this node's ports that are being upgraded
+    owed: tuple[Blocker, ...] = ()  # why it must be erased before anything else
     tenant_vrf: str = ""  # VRF of the tenant that the node is allocated to
 
 
@@ -66,6 +67,10 @@ class Identify(Record):
 
 class Fence(Record):
     """Bring every port into the maintenance VRF, proved by read-back."""
+
+
+class Sanitize(Record):
+    """Boot the maintenance image and erase everything that may hold its last tenant's data."""
 
 
 class Execute(Record):
@@ -101,7 +106,7 @@ class Rest(Record):
     why: str
 
 
-Turn = Enter | Identify | Fence | Execute | Validate | Certify | Release | Wait | Rest
+Turn = Enter | Identify | Fence | Sanitize | Execute | Validate | Certify | Release | Wait | Rest
 
 
 def decide(node: Node, view: View, poll_s: float) -> Turn:
@@ -144,6 +149,8 @@ def _intake(node: Node, view: View, _poll_s: float) -> Turn:
 def _converging(node: Node, view: View, poll_s: float) -> Turn:
     if node.kind is NodeKind.HOST and view.placement is not Placement.MAINTENANCE:
         return Fence()
+    if view.owed:
+        return Sanitize()
     assert view.plan is not None
     if view.plan.blockers:
         first = view.plan.blockers[0]
@@ -161,6 +168,8 @@ def _converging(node: Node, view: View, poll_s: float) -> Turn:
 
 
 def _validating(node: Node, view: View, poll_s: float) -> Turn:
+    if view.owed:
+        return Enter(state=State.CONVERGING, why=str(view.owed[0]))
     assert view.plan is not None
     if not view.plan.done:
         return Enter(state=State.CONVERGING, why="drift: not every component runs its pin")
@@ -178,6 +187,8 @@ def _validating(node: Node, view: View, poll_s: float) -> Turn:
 def _certified(node: Node, view: View, poll_s: float) -> Turn:
     if view.placement not in (None, Placement.MAINTENANCE):
         return Fence()  # a release that was cut short is taken back whole, then begun again
+    if node.served and node.served != node.tenant:
+        return Enter(state=State.CONVERGING, why=f"it served {node.served}")
     if view.certificate is None or view.certificate_blockers:
         why = str(view.certificate_blockers[0]) if view.certificate_blockers else "no certificate"
         return Enter(state=State.CONVERGING, why=why)
@@ -199,6 +210,8 @@ def _released(node: Node, view: View, _poll_s: float) -> Turn:
 def _draining(node: Node, view: View, _poll_s: float) -> Turn:
     if node.kind is NodeKind.HOST and view.placement is not Placement.MAINTENANCE:
         return Fence()
+    if view.owed:
+        return Sanitize()
     return Enter(state=State.CONVERGING, why="fenced into the maintenance tenant")
 
 

@@ -24,8 +24,14 @@ def retry(node: Node, now: float) -> Node | str:
     return repairing.moved(State.DISCOVERED, now, profile="", **fresh)
 
 
-def reclaim(node: Node, now: float) -> Node | str:
-    """Back from its tenant: draining fences it before anything else is done."""
+def reclaim(node: Node, now: float, *, for_repair: bool = False) -> Node | str:
+    """Back from its tenant: draining fences and erases it before anything else is done.
+
+    `for_repair`: it stays allocated, and goes back to the same tenant when it is well again.
+    """
     if node.state is not State.RELEASED:
         return f"it is {node.state}, not released"
-    return node.moved(State.DRAINING, now, tenant="", note="reclaimed by request")
+    served = node.served or node.tenant
+    tenant = node.tenant if for_repair else ""
+    note = "taken back for repair" if for_repair else "reclaimed by request"
+    return node.moved(State.DRAINING, now, tenant=tenant, served=served, note=note)

@@ -53,6 +53,7 @@ class Quirk(Record):
     empty_body: bool = True  # an action without parameters wants {}
     full_override: bool = False  # boot override: enabled, mode and target in one body
     media_inserted: bool = True  # InsertMedia accepts Inserted and WriteProtected
+    http_boot: bool = False  # a maintenance image is booted by UEFI HTTP: no drive takes images
     media_login: str = ""  # user and password that InsertMedia asks for although none is needed
 
     # resetting

@@ -12,8 +12,13 @@ from provisioner.redfish.service import UNBLOCK, Service, action_of, not_offered
 from provisioner.redfish.walk import Resource
 
 
-async def override(service: Service, target: str, *, once: bool) -> Blocker | None:
-    """Set the boot override in the object that has the boot settings (facts E12, V10)."""
+async def override(
+    service: Service, target: str, *, once: bool, http_uri: str = ""
+) -> Blocker | None:
+    """Set the boot override in the object that has the boot settings (facts E12, V10).
+
+    `http_uri`: what UefiHttp boots (DSP0268, ComputerSystem.Boot.HttpBootUri).
+    """
     system = await service.system()
     if system is None:
         return not_offered("host", "system")
@@ -27,6 +32,8 @@ async def override(service: Service, target: str, *, once: bool) -> Blocker | No
     }
     if service.quirk.full_override or at(system.data, "Boot", "BootSourceOverrideMode"):
         boot["BootSourceOverrideMode"] = "UEFI"
+    if http_uri:
+        boot["HttpBootUri"] = http_uri
     path = system.path
     settings = link(system.data, "@Redfish.Settings", "SettingsObject")
     if settings is not None and at(await service.get(settings), "Boot"):
@@ -54,6 +61,14 @@ async def insert(service: Service, image: str) -> Blocker | None:
         body |= addition  # a 400 changed nothing, so that asking again is no repetition
         reply = await service.call("POST", target, body)
     return _outcome(reply)
+
+
+async def inserted(service: Service, image: str) -> bool:
+    """Whether exactly this image is in the drive."""
+    slot = await _cd(service)
+    if slot is None or truth(slot.data.get("Inserted")) is False:
+        return False
+    return text(slot.data.get("Image")) == image
 
 
 async def eject(service: Service) -> Blocker | None:

@@ -13,7 +13,7 @@ from provisioner.model.inventory import Inventory, Power
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.ports import BmcAddress, BmcTransport, Secret, Unreachable
 from provisioner.quirks import Quirk
-from provisioner.redfish import accounts, boot, collect, updates
+from provisioner.redfish import accounts, boot, collect, storage, updates
 from provisioner.redfish.parsing import at, link, text
 from provisioner.redfish.parts import power_of
 from provisioner.redfish.service import Service, action_of, not_offered, raise_silence, target_of
@@ -141,13 +141,27 @@ class Redfish:
 
     # booting
 
-    async def boot_override(self, target: str, *, once: bool = True) -> Blocker | None:
+    async def boot_override(
+        self, target: str, *, once: bool = True, http_uri: str = ""
+    ) -> Blocker | None:
         """Boot from `target` ("Pxe", "UefiHttp", "Cd", "Hdd"), next time or always."""
-        return await boot.override(self._service, target, once=once)
+        return await boot.override(self._service, target, once=once, http_uri=http_uri)
 
     async def insert_media(self, image: str) -> Blocker | None:
         """Insert an image as virtual CD, by URL."""
         return await boot.insert(self._service, image)
+
+    async def media_inserted(self, image: str) -> bool:
+        """Whether exactly this image is inserted as virtual CD."""
+        return await boot.inserted(self._service, image)
+
+    async def drive_serials(self) -> tuple[str, ...]:
+        """Serials of the drives that the host's system lists."""
+        return await storage.drive_serials(self._service)
+
+    async def host_macs(self) -> tuple[str, ...]:
+        """Addresses of the host's own Ethernet interfaces, as far as they are listed."""
+        return await storage.host_macs(self._service)
 
     async def eject_media(self) -> Blocker | None:
         """Eject whatever virtual CD is inserted."""

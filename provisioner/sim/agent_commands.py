@@ -6,12 +6,16 @@ end: a result, or `Failed`. What is interrupted before its end has half happened
 
 from __future__ import annotations
 
+import base64
+import gzip
 import hashlib
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from provisioner.sim.disks import NVME_METHODS, Disk, chosen
+from provisioner.sim.images import parse_image
 from provisioner.sim.machine import Machine
 
 Json = dict[str, Any]
@@ -46,6 +50,7 @@ class Ramdisk:
     machine: Machine
     fetch: Fetch
     node: Json = field(default_factory=dict)  # as the last command that named it
+    jobs: dict[str, Json] = field(default_factory=dict)  # erasures that were done, by job
 
 
 def _instant(finish: Callable[[float], Any], takes_s: float = 0.5) -> Work:
@@ -157,6 +162,11 @@ def _erase_device(ramdisk: Ramdisk, args: Mapping[str, Any]) -> Work:
     told = {k: str(args.get(k)) for k in ("device", "serial", "method")}
     disk = next((d for d in machine.disks.values() if d.name == args.get("device")), None)
 
+    job = str(args.get("job") or "")
+    if job in ramdisk.jobs:  # done once in a boot
+        answer = ramdisk.jobs[job]
+        return Work(1.0, lambda _now: answer)
+
     def no(result: str, detail: str) -> Work:
         return Work(1.0, lambda _now: {**told, "result": result, "detail": detail})
 
@@ -174,7 +184,10 @@ def _erase_device(ramdisk: Ramdisk, args: Mapping[str, Any]) -> Work:
         if disk.device.serial != told["serial"]:
             return {**told, "result": "not_done", "detail": "the disk changed meanwhile"}
         _erase(ramdisk, disk, method, now)
-        return {**told, "result": "done", "detail": ""}
+        done = {**told, "result": "done", "detail": ""}
+        if job:
+            ramdisk.jobs[job] = done
+        return done
 
     return Work(NVME_METHODS[method], finish)
 
@@ -252,6 +265,41 @@ def prepare_image(ramdisk: Ramdisk, params: Mapping[str, Any]) -> Work:
     return Work(IMAGE_S + len((came and came[0]) or b"") / WRITE_BYTES_S, finish, begin=begin)
 
 
+def deploy_step(ramdisk: Ramdisk, params: Mapping[str, Any]) -> Work:
+    """deploy.execute_deploy_step, of which `write_image` is known (hardware.py, write_image)."""
+    step = params.get("step")
+    if not isinstance(step, dict) or step.get("step") != "write_image":
+        details = f"Could not find method: {step!r:.60}"
+        message = "No HardwareManager found to handle method"
+        raise Failed("HardwareManagerMethodNotFound", message, details)
+    ramdisk.node = dict(params.get("node") or {})
+    given = dict(step.get("args") or {})
+    work = prepare_image(ramdisk, given)
+
+    def finish(now: float) -> Json:
+        told = work.finish(now)
+        disk = chosen(ramdisk.machine.disks, ramdisk.node["properties"]["root_device"])
+        assert disk is not None
+        told_at_boot = _first_boot(str(given.get("configdrive") or ""))
+        disk.system, disk.booted = told_at_boot, False
+        image = parse_image(disk.content)
+        disk.packages = dict(image.contents) if image is not None else {}
+        return {"deploy_result": told["result"], "deploy_step": step}
+
+    return work._replace(finish=finish)
+
+
+def _first_boot(drive: str) -> str:
+    """The stamp that cloud-init is told to write, out of a configuration drive; "" if none."""
+    volume = gzip.decompress(base64.b64decode(drive))
+    if b"cidata" not in volume:
+        return ""
+    start = volume.find(b"#cloud-config\n")
+    config = json.loads(volume[start:].partition(b"\n")[2].partition(b"\0")[0])
+    wanted = [f for f in config.get("write_files", ()) if f["path"] == "/etc/provisioner-release"]
+    return str(wanted[0]["content"]) if wanted else ""
+
+
 def sync(_ramdisk: Ramdisk, _params: Mapping[str, Any]) -> Work:
     """standby.sync."""
     return _instant(lambda _now: None, 2.0)
@@ -280,6 +328,7 @@ COMMANDS: dict[str, Act] = {
     "poll.get_hardware_info": hardware_info,
     "clean.get_clean_steps": clean_steps,
     "clean.execute_clean_step": clean_step,
+    "deploy.execute_deploy_step": deploy_step,
     "standby.prepare_image": prepare_image,
     "standby.sync": sync,
     "standby.power_off": power_off,

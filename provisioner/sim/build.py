@@ -45,6 +45,7 @@ BLUEFIELD = {
     "DPU_BSP": "4.9.0.13378",
     "DPU_OFED": "MLNX_OFED_LINUX-24.10-0.6.8",
 }
+SYSTEM = "IMAGE=ubuntu-22.04-hgx-1\n"  # what the system says that they are delivered with
 PACKAGES = {
     "host.driver": "535.129.03",
     "host.fabric_manager": "535.129.03",
@@ -64,6 +65,7 @@ def build_machine(
     rng = random.Random(f"{seed}/{name}")
     host = Host(serial=_serial(rng, "A", 14), uuid=_uuid(rng), boot_id=_uuid(rng))
     host.packages, host.loaded = dict(PACKAGES), dict(PACKAGES)
+    host.system = SYSTEM
     machine = Machine(name, host, schedule, durations or Durations(), f"{seed}/{name}/chance")
     user, password = FACTORY[vendor]
     machine.bmcs["host"] = Bmc(

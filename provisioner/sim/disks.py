@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from provisioner.sim.parts import Device
@@ -34,10 +34,13 @@ class Disk:
     holds: str = "factory"  # factory | tenant | erased | image | part of an image
     bootable: bool = False
     size: int = SIZE
+    system: str = ""  # the stamp that its system leaves at its first boot
+    packages: dict[str, str] = field(default_factory=dict)  # that come with its image
+    booted: bool = True  # whether its system has run already
 
     def erase(self) -> None:
         """Nothing is on it any more."""
-        self.content, self.holds, self.bootable = b"", "erased", False
+        self.content, self.holds, self.bootable, self.system = b"", "erased", False, ""
 
     def begin(self) -> None:
         """An image is being written: what was there is gone, what comes is not there yet."""

@@ -208,6 +208,7 @@ class Machine:
         def up(at: float) -> None:
             if turn == self.power_turns and self._bootable():
                 host.phase, host.os = "up", host.os_next
+                self._first_boot()
                 host.boot_id = str(uuid.UUID(int=self.rng.getrandbits(128), version=4))
                 host.loaded = dict(host.packages)
                 self.note(at, "boot", "host", f"{host.os} {host.boot_id}")
@@ -216,6 +217,14 @@ class Machine:
         self.schedule.at(now, post)
         self.schedule.at(post_ends, boot)
         self.schedule.at(post_ends + self.lasting(self.durations.os_boot_s), up)
+
+    def _first_boot(self) -> None:
+        """A new system brings its own packages, and says of itself what it was told to."""
+        disk = next((d for d in self.disks.values() if d.bootable and d.device.present), None)
+        if self.host.os != "disk" or disk is None or disk.booted:
+            return
+        disk.booted = True
+        self.host.system, self.host.packages = disk.system, dict(disk.packages)
 
     def _bootable(self) -> bool:
         """Whether there is something to boot; without it the host waits in its firmware."""

@@ -14,6 +14,19 @@ def boot_id(view: HostView, _command: str) -> Output:
     return Output(0, f"{view.machine.host.boot_id}\n")
 
 
+def system(view: HostView, _command: str) -> Output:
+    """`cat` of the stamp that an image leaves, and of os-release."""
+    said = view.machine.host.system
+    missing = "" if said else "cat: /etc/provisioner-release: No such file or directory\n"
+    return Output(0 if said else 1, said + 'ID=ubuntu\nVERSION_ID="22.04"\n', missing)
+
+
+def stamp(view: HostView, _command: str) -> Output:
+    """`cat /etc/provisioner-release`."""
+    said = view.machine.host.system
+    return Output(0, said) if said else Output(1, "", "No such file or directory\n")
+
+
 def dpkg_query(view: HostView, _command: str) -> Output:
     """Package, version and status of the Fabric Manager and DOCA packages that are installed."""
     lines = []

@@ -149,4 +149,5 @@ class Host:
     standby: bool = True
     indicator: str = "Off"
     packages: dict[str, str] = field(default_factory=dict)  # installed: name -> version
+    system: str = ""  # what the system on its disk says of itself: the stamp of its image
     loaded: dict[str, str] = field(default_factory=dict)  # in effect since the last boot

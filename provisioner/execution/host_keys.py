@@ -1,0 +1,45 @@
+"""The SSH key that a host is to have: made by us, so that its first answer is known to be its own.
+
+It is kept with the other secrets, encrypted, and is the same for every image that is written to a
+node: whoever trusts the host's key goes on trusting it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+)
+
+from provisioner.model.node import Node
+from provisioner.ports import Credentials, Secret
+
+
+@dataclass(frozen=True)
+class HostLogin:
+    """How the daemon logs in to the hosts that it writes: user, and its public key's line."""
+
+    user: str
+    authorized_key: str
+
+
+def credential_of(node: Node) -> str:
+    """The name of the key among the secrets; its "username" is the public line."""
+    return f"{node.id}/ssh-host-key"
+
+
+async def host_key(credentials: Credentials, node: Node) -> tuple[str, str]:
+    """(private, public) in OpenSSH's formats; made at the first call for a node."""
+    known = await credentials.current(credential_of(node))
+    if known is not None:
+        return known[1].reveal(), known[0]
+    key = Ed25519PrivateKey.generate()
+    private = key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()).decode()
+    public = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
+    await credentials.put(credential_of(node), public, Secret(private))
+    return private, public

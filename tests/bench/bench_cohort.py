@@ -1,0 +1,74 @@
+"""What judging a whole cohort costs: 4,096 nodes with a hundred numbers each.
+
+Prints what it ran on and, as the last line, JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import sys
+import time
+from random import Random
+
+from provisioner.planning.baseline import Baseline, LearningPolicy, learn
+from provisioner.planning.cohort import Policy, Sample, outliers
+
+NODES = 4096
+BAD = 40
+
+
+def fleet(rng: Random) -> list[Sample]:
+    """Forty nodes are 10 % slow in one number each."""
+    samples = []
+    for n in range(NODES):
+        measured = {f"busbw_gb_s/rail {r}": rng.gauss(390, 2) for r in range(8)}
+        for metric, level in (("host_to_gpu_gb_s", 54), ("hbm_gb_s", 2500), ("burn_gflop_s", 5e4)):
+            measured |= {f"{metric}/GPU {g}": rng.gauss(level, level / 200) for g in range(8)}
+        measured |= {f"out_of_sequence_per_s/mlx5_{p}": rng.random() for p in range(8)}
+        measured |= {f"gpu_temperature_c/GPU {g}": rng.gauss(60, 2) for g in range(8)}
+        measured |= {f"storage_read_gb_s/nvme{d}": rng.gauss(6, 0.05) for d in range(8)}
+        if n < BAD:
+            measured[f"busbw_gb_s/rail {n % 8}"] *= 0.9
+        samples.append(
+            Sample(
+                node=f"n{n}",
+                rack=f"r{n // 4}",
+                profile="p",
+                versions="v",
+                measured=measured,
+                certified=True,
+            )  # fmt: skip
+        )
+    return samples
+
+
+def main() -> None:
+    samples = fleet(Random(7))
+    numbers = sum(len(s.measured) for s in samples)
+    began = time.process_time()
+    found = outliers(samples, Policy())
+    judged_s = time.process_time() - began
+    began = time.process_time()
+    level = learn(
+        "hbm_gb_s", samples, previous=None, published=None, policy=LearningPolicy(), now=0.0
+    )
+    learned_s = time.process_time() - began
+    assert isinstance(level, Baseline)
+    bad = {o.node for o in found}
+    figures = {
+        "nodes": NODES,
+        "numbers": numbers,
+        "judged_cpu_s": round(judged_s, 2),
+        "learned_cpu_s": round(learned_s, 2),
+        "planted": BAD,
+        "found": len(bad & {f"n{n}" for n in range(BAD)}),
+        "innocent": len(bad - {f"n{n}" for n in range(BAD)}),
+    }
+    sys.stdout.write(
+        f"{platform.machine()}, Python {platform.python_version()}\n{json.dumps(figures)}\n"
+    )
+
+
+if __name__ == "__main__":
+    main()

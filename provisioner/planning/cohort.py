@@ -13,7 +13,7 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from statistics import median
+from statistics import NormalDist, median
 
 from provisioner.model.base import Record
 from provisioner.model.health import Finding, HealthReport, Severity, Verdict
@@ -29,6 +29,7 @@ class Policy(Record):
 
     members_min: int = 8  # nodes; fewer judge nobody
     z_max: float = 3.5  # Iglewicz and Hoaglin's limit for the modified z-score
+    chance: float = 0.01  # that a whole cohort without a fault names anybody
 
 
 class Sample(Record):
@@ -108,11 +109,13 @@ def _worse(
     if len(nodes) < policy.members_min:
         return
     typical, spread = _centre([value for _, _, value in members])
+    # among thousands somebody is always far out: the limit grows with the number of members
+    z_max = max(policy.z_max, NormalDist().inv_cdf(1 - policy.chance / len(members)))
     for node, metric, value in members:
         if not matters(rule, value, typical):
             continue
         z = rule.sign * (value - typical) / spread if spread else float("-inf")
-        if z < -policy.z_max:
+        if z < -z_max:
             among = f"{len(nodes)} nodes of its cohort"
             yield Outlier(node=node, metric=metric, value=value, typical=typical, z=z, among=among)
 

@@ -38,7 +38,7 @@ def fleet(rng: Random) -> list[Sample]:
                 versions="v",
                 measured=measured,
                 certified=True,
-            )  # fmt: skip
+            )
         )
     return samples
 

@@ -14,7 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from provisioner.sim.agent_commands import COMMANDS, Failed, Fetch, Json, Ramdisk, Work
+from provisioner.sim.agent_commands import COMMANDS
+from provisioner.sim.agent_work import Failed, Fetch, Json, Ramdisk, Work
 from provisioner.sim.machine import Machine
 from provisioner.sim.serve_tls import certificate
 

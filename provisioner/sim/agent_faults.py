@@ -10,4 +10,10 @@ ALL = (
     ("erase_fails", "M5", "a disk fails every erasure"),
     ("erase_unsupported", "M6", "a disk offers no erasure"),
     ("image_digest_wrong", "M7", "an image arrives with a byte too much"),
+    ("image_truncated", "M8", "an image arrives without its last byte"),
+    ("disk_unseen", "M9", "the host does not see its last disk, which its BMC lists"),
+    ("disks_change", "M10", "every look of the agent shows another first disk"),
+    ("sanitize_fails", "M11", "a disk fails to sanitize, and can be formatted"),
+    ("read_back_wrong", "M12", "a disk gives other bytes than were written to it"),
+    ("steps_garbled", "M13", "the agent's answers about disks are nonsense"),
 )

@@ -1,0 +1,161 @@
+"""A node comes back from its tenant: it is erased, gets its system, or stays out with a reason."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+import virtual_time
+from returned import HOST, HOUR_S, give_back, holds, node_of, until_settled
+from rig import World
+
+from provisioner.model.erasure import ErasurePolicy, ErasureReport, Holder, Method, Result
+from provisioner.model.node import Boots, Node, Placement, State
+from provisioner.model.outcome import Reason
+from provisioner.planning.erasure import sanitized
+from provisioner.planning.requests import retry
+
+Told = TypeVar("Told")
+
+
+def returned(
+    directory: Path,
+    story: Callable[[World], Awaitable[Told]],
+    spoil: Callable[[World], object] = lambda _world: None,
+    **settings: object,
+) -> tuple[Told, list[str]]:
+    """A returned node, spoiled, under a daemon: what the story tells, and what must never be."""
+
+    async def main() -> tuple[Told, list[str]]:
+        world = World(directory, nodes=1, seed=11, **settings)  # type: ignore[arg-type]
+        await give_back(world)
+        spoil(world)
+        await world.start()
+        told = await story(world)
+        wrong = await world.violations()
+        await world.crash()
+        return told, wrong
+
+    return virtual_time.run(main())
+
+
+def faulty(*names: str) -> Callable[[World], object]:
+    return lambda world: world.site.machines[HOST].faults.update(names)
+
+
+async def report_of(world: World, node: Node) -> ErasureReport:
+    text = await world.store.evidence(node.erasure)
+    assert text is not None
+    return ErasureReport.model_validate_json(text)
+
+
+def test_every_disk_is_erased_before_the_new_system_is_written_to_one_of_them(
+    tmp_path: Path,
+) -> None:
+    async def story(world: World) -> tuple[Node, ErasureReport, list[tuple[str, str]]]:
+        node = await until_settled(world)
+        log = world.site.machines[HOST].log
+        events = [(e.kind, e.subject) for e in log if e.kind in ("erase", "image_start", "image")]
+        return node, await report_of(world, node), events
+
+    (node, report, events), wrong = returned(tmp_path, story)
+
+    kinds = [kind for kind, _ in events]
+    assert kinds == ["erase"] * 4 + ["image_start", "image"]
+    assert len({slot for kind, slot in events if kind == "erase"}) == 4
+    assert (node.served, node.boots, node.placement) == (
+        "",
+        Boots.SYSTEM,
+        Placement.MAINTENANCE,
+    )
+    assert {r.method for r in report.of(Holder.DISK)} == {Method.SANITIZE_CRYPTO}
+    assert {r.result for r in report.of(Holder.HOST_MEMORY)} == {Result.DONE}
+    assert len(report.of(Holder.GPU_MEMORY)) == 8
+    assert {r.result for r in report.of(Holder.BLUEFIELD_STORAGE)} == {Result.NOT_DONE}
+    assert wrong == []
+
+
+def test_what_a_disk_held_cannot_be_read_from_it_afterwards(tmp_path: Path) -> None:
+    async def story(world: World) -> tuple[dict[str, str], list[bytes]]:
+        await until_settled(world)
+        return holds(world), [d.content for d in world.site.machines[HOST].disks.values()]
+
+    (left, contents), _ = returned(tmp_path, story)
+
+    assert sorted(left.values()) == ["erased", "erased", "erased", "image"]
+    assert not any(b"tenant" in content for content in contents)
+
+
+def twin(world: World) -> None:
+    devices = world.site.machines[HOST].devices
+    devices["NVMe_1"].serial = devices["NVMe_2"].serial
+
+
+BLOCKED = {
+    "a disk that offers nothing": (faulty("erase_unsupported"), Reason.NOT_SANITIZED, "disk/"),
+    "a disk that fails every method": (faulty("erase_fails"), Reason.NOT_SANITIZED, "disk/"),
+    "a disk that only the BMC sees": (faulty("disk_unseen"), Reason.NOT_SANITIZED, "disks"),
+    "an agent that never calls": (faulty("agent_silent"), Reason.ATTEMPTS_EXHAUSTED, "maintenance"),
+    "an agent with foreign addresses": (
+        faulty("agent_wrong_mac"),
+        Reason.ATTEMPTS_EXHAUSTED,
+        "maintenance",
+    ),
+    "an agent with a foreign token": (
+        faulty("agent_wrong_token"),
+        Reason.ATTEMPTS_EXHAUSTED,
+        "maintenance",
+    ),
+    "two disks with one serial": (twin, Reason.DUPLICATE, ""),
+    "disks that change between two looks": (faulty("disks_change"), Reason.NOT_SANITIZED, "disk"),
+    "answers that are nonsense": (faulty("steps_garbled"), Reason.MALFORMED, "agent"),
+}
+
+
+@pytest.mark.parametrize("case", BLOCKED)
+def test_a_node_that_cannot_be_proved_clean_is_quarantined_and_stays_fenced(
+    tmp_path: Path, case: str
+) -> None:
+    spoil, reason, subject = BLOCKED[case]
+
+    async def story(world: World) -> Node:
+        return await until_settled(world, 48 * HOUR_S)
+
+    node, wrong = returned(tmp_path, story, spoil)
+
+    assert node.state is State.QUARANTINED, node.note
+    assert node.blockers[0].reason is reason
+    assert subject in node.blockers[0].subject
+    assert node.served == "blue"
+    assert node.placement is Placement.MAINTENANCE
+    assert wrong == []
+
+
+def test_a_fallback_method_is_used_and_the_failure_before_it_is_recorded(tmp_path: Path) -> None:
+    async def story(world: World) -> ErasureReport:
+        return await report_of(world, await until_settled(world))
+
+    report, _ = returned(tmp_path, story, faulty("sanitize_fails"))
+
+    first = report.of(Holder.DISK)[0]
+    assert (first.method, first.result) == (Method.FORMAT_CRYPTO, Result.DONE)
+    assert "nvme_sanitize_crypto" in first.detail
+    assert sanitized(report, ErasurePolicy()) == ()
+
+
+def test_a_node_that_was_repaired_is_erased_after_a_person_retries_it(tmp_path: Path) -> None:
+    async def story(world: World) -> tuple[Node, Node]:
+        blocked = await until_settled(world)
+        world.site.machines[HOST].faults.discard("erase_fails")
+        again = retry(await node_of(world), world.clock.now())
+        assert isinstance(again, Node)
+        await world.store.save_node(again)
+        return blocked, await until_settled(world)
+
+    (blocked, clean), wrong = returned(tmp_path, story, faulty("erase_fails"))
+
+    assert blocked.state is State.QUARANTINED
+    assert (clean.served, clean.boots) == ("", Boots.SYSTEM)
+    assert wrong == []

@@ -10,8 +10,7 @@ from collections.abc import Awaitable, Callable
 
 from provisioner import components
 from provisioner.execution import methods_switch
-from provisioner.execution.inband import boot_id, run_commands
-from provisioner.execution.methods_inband import play, problem
+from provisioner.execution.inband import boot_id, restart, run_commands
 from provisioner.execution.once import Act, Sent, Snapshot
 from provisioner.execution.quiet import quiet, settled, versions_of
 from provisioner.execution.work import Site, Work
@@ -109,7 +108,7 @@ async def _insist(site: Site, ask: Send) -> Blocker | None:
 
 
 async def _warm_reboot(site: Site, node: Node, host: Redfish) -> Blocker | None:
-    return problem(node, "reboot", await play(site, node, "reboot", {}))
+    return await restart(site, node)
 
 
 async def _nic_reset(site: Site, node: Node, host: Redfish) -> Blocker | None:

@@ -1,7 +1,8 @@
 """Updates that run inside the host: packages, NIC firmware, NIC configuration.
 
-Plays are idempotent (a second run changes nothing), so a lost answer is settled by running again;
-but an orphaned run may go on for as long as its limit, and that is waited out first.
+Plays are idempotent (a second run changes nothing), so a lost answer is settled by running again.
+But a run outlives the daemon, and a task outlives the run: first the runner is asked what became
+of it, then the host whether anything is still at work in it.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from provisioner.execution.inband import until_quiet
 from provisioner.execution.once import Act, Sent, Snapshot
 from provisioner.execution.work import Site, Work
 from provisioner.model.inventory import DeviceKind, Inventory
@@ -16,25 +18,30 @@ from provisioner.model.node import Node
 from provisioner.model.operation import LedgerEntry
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.plan import Step
-from provisioner.ports import PlaybookCall, PlaybookResult
+from provisioner.ports import PlaybookCall, PlaybookResult, Unreachable
 
 _STATUS = {
     "failed": (Reason.PLAYBOOK_FAILED, "Look at the host's log and the play's message."),
     "unreachable": (Reason.UNREACHABLE, "It is tried again by itself; check the host's network."),
     "timeout": (Reason.UPDATE_STALLED, "Look at the host: the play did not end in time."),
+    "unknown": (Reason.CANNOT_TELL, "It is looked at by itself; nothing is repeated before."),
 }
+_UNSURE = ("timeout", "unknown", "unreachable")  # something may still be at work in the host
 
 
 async def play(site: Site, node: Node, name: str, variables: Mapping[str, Any]) -> PlaybookResult:
     """Run one play on one node's host."""
-    call = PlaybookCall(
+    return await site.runner.run(_call(site, node, name, variables))
+
+
+def _call(site: Site, node: Node, name: str, variables: Mapping[str, Any]) -> PlaybookCall:
+    return PlaybookCall(
         play=name,
         host=node.id,
         address=node.address,
         variables=variables,
         timeout_s=site.settings.playbook_limit_s,
     )
-    return await site.runner.run(call)
 
 
 def problem(node: Node, name: str, result: PlaybookResult) -> Blocker | None:
@@ -108,10 +115,20 @@ def _work(
     wanted: Mapping[str, Any],
 ) -> Work:
     async def look() -> Snapshot | Blocker:
-        return {}
+        busy = await until_quiet(site, node, site.settings.playbook_limit_s)
+        return {} if busy is None else busy
 
     async def send() -> Sent | Blocker:
         result = await play(site, node, name, variables)
+        if result.status in _UNSURE:
+            raise Unreachable(f"{name}: {result.status}: {result.detail}", maybe_executed=True)
+        return judged(result)
+
+    async def recall(since: float) -> Sent | Blocker | None:
+        result = await site.runner.recall(_call(site, node, name, variables), since)
+        return None if result is None or result.status in _UNSURE else judged(result)
+
+    def judged(result: PlaybookResult) -> Sent | Blocker:
         if (failed := problem(node, name, result)) is not None:
             return failed
         found = result.facts.get(fact)
@@ -135,6 +152,7 @@ def _work(
             send=send,
             happened=lambda _before, _now: False,
             request_max_s=site.settings.playbook_limit_s,
+            recall=recall,
         ),
         finish=finish,
     )

@@ -36,7 +36,8 @@ class Act:
     """One physical action: how to look, how to send, and how to tell afterwards.
 
     `send` returns `Sent`, or a `Blocker` if the device said no (BUSY: it did not begin).
-    `happened(before, now)` is None when it cannot be told.
+    `happened(before, now)` is None when it cannot be told. `recall(since)` asks what became of the
+    request itself, where that outlives us: its answer, or None: it is over, so look.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Act:
     send: Callable[[], Awaitable[Sent | Blocker]]
     happened: Callable[[Snapshot, Snapshot], bool | None]
     request_max_s: float = 0.0  # longest that `send` may take; 0: the setting
+    recall: Callable[[float], Awaitable[Sent | Blocker | None]] | None = None
 
 
 async def once(
@@ -94,6 +96,13 @@ async def _send(hold: Hold, clock: Clock, settings: Settings, act: Act) -> Ledge
             return entry  # an answer that cannot be read: look what came of it
         await hold.settle(entry, ActionStatus.ABSENT, outcome=str(error))
         return blocked(error, act.name)
+    return await _answered(hold, entry, answer)
+
+
+async def _answered(
+    hold: Hold, entry: LedgerEntry, answer: Sent | Blocker
+) -> LedgerEntry | Blocker:
+    """Write down what the device said to a request."""
     if isinstance(answer, Blocker):
         busy = answer.reason is Reason.BUSY
         status = ActionStatus.ABSENT if busy else ActionStatus.FAILED
@@ -106,10 +115,15 @@ async def _resolve(
     hold: Hold, clock: Clock, settings: Settings, act: Act, entry: LedgerEntry
 ) -> LedgerEntry | Blocker | None:
     """An open intent: wait until it can no longer be under way, then look. None: it is absent."""
-    over = entry.intended_at + settings.send_window_s
-    over += act.request_max_s or settings.request_max_s
-    if (wait_s := over - clock.now()) > 0:
-        await clock.sleep(wait_s)
+    if act.recall is not None:
+        answer = await act.recall(entry.intended_at)
+        if answer is not None:
+            return await _answered(hold, entry, answer)
+    else:
+        over = entry.intended_at + settings.send_window_s
+        over += act.request_max_s or settings.request_max_s
+        if (wait_s := over - clock.now()) > 0:
+            await clock.sleep(wait_s)
     seen = await act.look()
     if isinstance(seen, Blocker):
         return seen

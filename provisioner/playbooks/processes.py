@@ -28,7 +28,9 @@ cd "$1" || exit 1
 folder=$1
 shift 2
 "$@"
-echo $? >"$folder/rc.new" && mv "$folder/rc.new" "$folder/rc"
+code=$?
+umask 077
+echo $code >"$folder/rc.new" && mv "$folder/rc.new" "$folder/rc"
 """
 
 

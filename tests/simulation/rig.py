@@ -62,6 +62,9 @@ async def sent(work: Coroutine[Any, Any, Any]) -> Any:
     return await asyncio.shield(task)
 
 
+Runs = dict[str, tuple[str, str, float, asyncio.Future[Any]]]  # by host: what began last
+
+
 class Wire:
     """Chances that a request or its answer is lost, from the run's seed."""
 
@@ -165,21 +168,37 @@ class MemorySwitches:
         return None
 
 
-class MemoryRunner:
-    """`PlaybookRunner` onto the simulated hosts; what a play began goes on without its daemon."""
+async def _ended(task: asyncio.Future[Any]) -> PlaybookResult:
+    task.add_done_callback(lambda t: t.cancelled() or t.exception())
+    told = await asyncio.shield(task)
+    return PlaybookResult(told["status"], told["facts"], told.get("detail", ""))
 
-    def __init__(self, site: Site) -> None:
+
+class MemoryRunner:
+    """`PlaybookRunner` onto the simulated hosts; what a play began goes on without its daemon.
+
+    `runs` is what the runs' folders are: it outlives the daemon, and the next one looks there.
+    """
+
+    def __init__(self, site: Site, runs: Runs | None = None) -> None:
         self._site = site
+        self._runs: Runs = {} if runs is None else runs
 
     async def run(self, call: PlaybookCall) -> PlaybookResult:
-        return await self.ask(call.play, call.host, dict(call.variables))
+        work = self._site.inband.run(call.play, call.host, dict(call.variables))
+        task = asyncio.ensure_future(work)
+        self._runs[call.host] = (call.play, call.digest, self._site.clock.now(), task)
+        return await _ended(task)
 
     async def recall(self, call: PlaybookCall, since: float) -> PlaybookResult | None:
-        return PlaybookResult("unknown", {}, "whoever asked for it is gone")
+        if call.host not in self._runs:
+            return None
+        play, digest, began, task = self._runs[call.host]
+        same = (play, digest) == (call.play, call.digest) and began >= since
+        return await _ended(task) if same else None
 
     async def ask(self, play: str, host: str, variables: dict[str, Any]) -> PlaybookResult:
-        told = await sent(self._site.inband.run(play, host, variables))
-        return PlaybookResult(told["status"], told["facts"], told.get("detail", ""))
+        return await _ended(asyncio.ensure_future(self._site.inband.run(play, host, variables)))
 
     async def close(self) -> None:
         return None
@@ -243,6 +262,7 @@ class World:
         self.files: DemoFiles = prepare(directory, self.site.expected(), nodes)
         self.store = open_store(":memory:", inline=True)
         self.daemon: Daemon | None = None
+        self.runs: Runs = {}
 
     async def take_in(self) -> None:
         """Discover and store every node, over a wire that loses nothing."""
@@ -282,7 +302,7 @@ class World:
                 settings=self.settings,
                 transport=self.transport,
                 switches=self.switches,
-                runner=MemoryRunner(self.site),
+                runner=MemoryRunner(self.site, self.runs),
                 shell=MemoryShell(self.site),
                 agents=self.agents,
                 artifacts=artifacts,

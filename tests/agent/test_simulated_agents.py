@@ -234,8 +234,8 @@ def test_an_agent_that_dies_in_a_command_leaves_it_open(tmp_path: Path) -> None:
         agent = await booted(world)
         inject(world.site, "agent_dies", NODE)
 
+        asked = step("erase_devices")
         with pytest.raises(Unreachable) as caught:
-            asked = step("erase_devices")
             await world.agents.command(agent, "clean.execute_clean_step", asked, 600.0)
         assert caught.value.maybe_executed
         assert await world.agents.present(NODE) is None

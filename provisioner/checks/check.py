@@ -87,6 +87,7 @@ class Check:
     after_load: bool = False
     measure: Measure | None = None
     lines: Lines | None = None
+    thresholds: tuple[str, ...] = ()  # names of those that it is judged by
     on_request: bool = False  # never part of a plain validation, whatever its gate
 
     def commands_of(self, context: CheckContext) -> tuple[Command, ...]:

@@ -77,4 +77,6 @@ def _measure(evidence: Mapping[str, Evidence], _context: CheckContext) -> Mappin
 
 
 CHECK = Check("cpu_stress", Gate.D, (STRESS,), _stress, load=True)
-CHECK_STREAM = Check("cpu_stream", Gate.D, (STREAM,), _stream, load=True, measure=_measure)
+CHECK_STREAM = Check(
+    "cpu_stream", Gate.D, (STREAM,), _stream, load=True, measure=_measure, thresholds=(_THRESHOLD,)
+)

@@ -16,6 +16,7 @@ from provisioner.model.health import Evidence, Finding, Gate
 SOFTWARE = Command(name="dcgm_software", line="dcgmi diag -r 1 -j", limit_s=300.0)
 LONG = Command(name="dcgm_long", line="dcgmi diag -r 3 -j", limit_s=5400.0)
 XLONG = Command(name="dcgm_xlong", line="dcgmi diag -r 4 -j", limit_s=14400.0)
+_PCIE = ("pcie_gen", "pcie_width")
 _PCIE_SUBTESTS = ("h2d_d2h_single_pinned", "h2d_d2h_single_unpinned")
 
 
@@ -47,10 +48,22 @@ def _with_minima(command: Command, *, memory: bool) -> Lines:
 
 CHECK_SOFTWARE = Check("dcgm_software", Gate.A, (SOFTWARE,), _level(SOFTWARE, 1), on_request=True)
 CHECK = Check(
-    "dcgm_diag", Gate.B, (DCGM,), _level(DCGM, 2), load=True, lines=_with_minima(DCGM, memory=False)
+    "dcgm_diag",
+    Gate.B,
+    (DCGM,),
+    _level(DCGM, 2),
+    load=True,
+    lines=_with_minima(DCGM, memory=False),
+    thresholds=_PCIE,
 )
 CHECK_LONG = Check(
-    "dcgm_long", Gate.D, (LONG,), _level(LONG, 3), load=True, lines=_with_minima(LONG, memory=True)
+    "dcgm_long",
+    Gate.D,
+    (LONG,),
+    _level(LONG, 3),
+    load=True,
+    lines=_with_minima(LONG, memory=True),
+    thresholds=(*_PCIE, "hbm_mb_s"),
 )
 CHECK_XLONG = Check(
     "dcgm_xlong",
@@ -59,4 +72,5 @@ CHECK_XLONG = Check(
     _level(XLONG, 4),
     load=True,
     lines=_with_minima(XLONG, memory=True),
+    thresholds=(*_PCIE, "hbm_mb_s"),
 )

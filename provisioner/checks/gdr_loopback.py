@@ -92,4 +92,6 @@ def _measure(evidence: Mapping[str, Evidence], _context: CheckContext) -> Mappin
     return found
 
 
-CHECK = Check("gdr_loopback", Gate.B, (GDR,), _findings, load=True, measure=_measure)
+CHECK = Check(
+    "gdr_loopback", Gate.B, (GDR,), _findings, load=True, measure=_measure, thresholds=(_THRESHOLD,)
+)

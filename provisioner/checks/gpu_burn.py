@@ -59,7 +59,21 @@ def _measured(command: Command) -> Measure:
     return measure
 
 
-CHECK = Check("gpu_burn", Gate.B, (SHORT,), _judged(SHORT), load=True, measure=_measured(SHORT))
+CHECK = Check(
+    "gpu_burn",
+    Gate.B,
+    (SHORT,),
+    _judged(SHORT),
+    load=True,
+    measure=_measured(SHORT),
+    thresholds=("burn_of_median",),
+)
 CHECK_LONG = Check(
-    "gpu_burn_long", Gate.D, (LONG,), _judged(LONG), load=True, measure=_measured(LONG)
+    "gpu_burn_long",
+    Gate.D,
+    (LONG,),
+    _judged(LONG),
+    load=True,
+    measure=_measured(LONG),
+    thresholds=("burn_of_median",),
 )

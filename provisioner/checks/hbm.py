@@ -52,4 +52,13 @@ def _lines(context: CheckContext) -> tuple[Command, ...]:
     return (HBM.model_copy(update={"line": HBM.line + told}),)
 
 
-CHECK = Check("hbm", Gate.B, (HBM,), _findings, load=True, measure=_measure, lines=_lines)
+CHECK = Check(
+    "hbm",
+    Gate.B,
+    (HBM,),
+    _findings,
+    load=True,
+    measure=_measure,
+    lines=_lines,
+    thresholds=(_THRESHOLD,),
+)

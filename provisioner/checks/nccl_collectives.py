@@ -44,5 +44,11 @@ def _measure(evidence: Mapping[str, Evidence], _context: CheckContext) -> Mappin
 
 
 CHECK = Check(
-    "nccl_collectives", Gate.D, tuple(_COLLECTIVES), _findings, load=True, measure=_measure
+    "nccl_collectives",
+    Gate.D,
+    tuple(_COLLECTIVES),
+    _findings,
+    load=True,
+    measure=_measure,
+    thresholds=tuple(_COLLECTIVES.values()),
 )

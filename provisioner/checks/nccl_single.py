@@ -30,4 +30,12 @@ def _measure(evidence: Mapping[str, Evidence], _context: CheckContext) -> Mappin
     return {f"{_THRESHOLD}/host": bus_gb_s(read(text_of(evidence, NCCL, any_exit=True)))}
 
 
-CHECK = Check("nccl_single", Gate.B, (NCCL,), _findings, load=True, measure=_measure)
+CHECK = Check(
+    "nccl_single",
+    Gate.B,
+    (NCCL,),
+    _findings,
+    load=True,
+    measure=_measure,
+    thresholds=(_THRESHOLD, "nccl_message_gib"),
+)

@@ -98,4 +98,12 @@ def _measure(evidence: Mapping[str, Evidence], context: CheckContext) -> Mapping
     return found
 
 
-CHECK = Check("nvbandwidth", Gate.B, (NVBANDWIDTH,), _findings, load=True, measure=_measure)
+CHECK = Check(
+    "nvbandwidth",
+    Gate.B,
+    (NVBANDWIDTH,),
+    _findings,
+    load=True,
+    measure=_measure,
+    thresholds=("host_gpu_gb_s", "gpu_gpu_gb_s"),
+)

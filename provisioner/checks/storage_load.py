@@ -110,4 +110,12 @@ def _measure(evidence: Mapping[str, Evidence], _context: CheckContext) -> Mappin
     return _figures(jobs_of(text_of(evidence, FIO, any_exit=True)))
 
 
-CHECK = Check("storage_load", Gate.D, (FIO,), _findings, load=True, measure=_measure)
+CHECK = Check(
+    "storage_load",
+    Gate.D,
+    (FIO,),
+    _findings,
+    load=True,
+    measure=_measure,
+    thresholds=("storage_read_gb_s", "storage_read_iops"),
+)

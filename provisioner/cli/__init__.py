@@ -11,6 +11,8 @@ import typer
 
 from provisioner.cli import (
     certificate,
+    certify,
+    checks,
     demo,
     inspect,
     intake,
@@ -37,7 +39,9 @@ app.command("intake")(intake.intake)
 app.command("serve")(serve.serve)
 app.command("where")(places.where)
 app.command("address")(places.address)
+app.command("certify")(certify.certify)
 app.add_typer(node.app, name="node")
+app.add_typer(checks.app, name="checks")
 app.add_typer(certificate.app, name="certificate")
 app.add_typer(matrix.app, name="matrix")
 app.add_typer(sim.app, name="sim")

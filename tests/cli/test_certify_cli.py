@@ -1,0 +1,104 @@
+"""`provisioner certify --rejudge`: stored evidence under other thresholds; nothing is changed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from program import run
+
+from provisioner.model.health import CheckResult, Evidence, Gate, HealthReport, Verdict
+from provisioner.model.inventory import Device, DeviceKind, Inventory
+from provisioner.model.node import Node, NodeKind
+from provisioner.opening import open_data
+
+TEXT = (
+    Path(__file__).parents[1] / "golden" / "checks" / "nccl_single" / "good" / "nccl.txt"
+).read_text()
+STORED = {"nccl": Evidence(source="all_reduce_perf", exit_code=0, text=TEXT)}
+GPUS = tuple(
+    Device(kind=DeviceKind.GPU, slot=f"GPU_SXM_{n}", model="NVIDIA H100 80GB HBM3", serial=f"G{n}")
+    for n in range(1, 9)
+)
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    async def fill() -> None:
+        async with open_data(tmp_path / "var", 1.0) as data:
+            node = await data.store.add_node(Node(id="n1", kind=NodeKind.HOST))
+            await data.store.add_node(Node(id="n2", kind=NodeKind.HOST))
+            operation = await data.store.open_operation("n1", "validate", 1.0)
+            assert operation is not None
+            operation = await data.store.take(operation.id)
+            raw = {name: e.model_dump(mode="json") for name, e in STORED.items()}
+            digest = await data.store.put_evidence(json.dumps(raw, sort_keys=True))
+            results = (
+                CheckResult(
+                    check="nccl_single", gate=Gate.B, verdict=Verdict.PASS, evidence=digest
+                ),
+                CheckResult(check="hbm", gate=Gate.B, verdict=Verdict.SKIPPED),
+                CheckResult(check="ecc", gate=Gate.A, verdict=Verdict.PASS, evidence="0" * 64),
+            )
+            report = HealthReport(
+                node="n1", inventory_digest="i", started_at=1.0, ended_at=2.0, results=results
+            )
+            inventory = Inventory(node="n1", vendor="x", devices=GPUS)
+            await data.store.record(
+                operation, node=node, inventory=inventory, report=report, now=2.0
+            )
+
+    asyncio.run(fill())
+    return tmp_path
+
+
+def certify(site: Path, *words: str, code: int) -> dict[str, Any]:
+    done = run(["certify", "--rejudge", *words, "--json"], site)
+    assert done.returncode == code, done.stdout + done.stderr
+    return json.loads(done.stdout)
+
+
+def test_the_same_thresholds_give_the_same_verdict_and_lost_evidence_is_no_pass(
+    site: Path,
+) -> None:
+    told = certify(site, "n1", code=1)
+    now = {r["check"]: (r["was"], r["now"]) for r in told["nodes"][0]["results"]}
+
+    assert now == {"nccl_single": ("pass", "pass"), "ecc": ("pass", "skipped")}
+    assert told["nodes"][0]["worse"] == 1
+
+
+def test_other_thresholds_show_what_would_change_and_change_nothing(site: Path) -> None:
+    own = 'all_reduce_gb_s:\n  H100: {value: 500, source: "another day"}\n'
+    (site / "own.yaml").write_text(own)
+
+    told = certify(site, "--all", "--thresholds", "own.yaml", code=1)
+    result = told["nodes"][0]["results"][0]
+    table = run(["certify", "--rejudge", "n1", "--thresholds", "own.yaml"], site)
+
+    assert (result["was"], result["now"]) == ("pass", "fail")
+    assert result["findings"][0]["wanted"] == "at least 500 GB/s"
+    assert told["changed"] == 2
+    assert "2 would change" in table.stdout
+    assert certify(site, "n1", code=1)["nodes"][0]["results"][0]["was"] == "pass"
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--rejudge"], "give a node or --all"),
+        (["--rejudge", "n1", "--all"], "give a node or --all"),
+        (["n1"], "nothing is asked for"),
+        (["--rejudge", "n9"], "no such node"),
+        (["--rejudge", "n2"], "no report"),
+        (["--rejudge", "n1", "--data", "elsewhere"], "no data directory"),
+    ],
+)
+def test_wrong_input_ends_with_two(site: Path, words: list[str], says: str) -> None:
+    done = run(["certify", *words], site)
+
+    assert done.returncode == 2
+    assert says in done.stderr

@@ -1,0 +1,126 @@
+"""Fabrics with planted faults, and a world that answers tests about them with noise."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+
+from provisioner.planning.isolation import next_round
+from provisioner.planning.isolation_words import (
+    ALL_RAILS,
+    Blame,
+    Cell,
+    Culprit,
+    Fabric,
+    FabricLink,
+    FabricNode,
+    FabricTest,
+    FabricTestKind,
+    IsolationPolicy,
+    Observation,
+    RailResult,
+    Shown,
+    Verdicts,
+)
+
+UNIT = 32  # nodes of a scalable unit
+
+
+def fabric_of(nodes: int, rails: int = 8, unit: int = UNIT) -> Fabric:
+    """Rail-optimised: the nodes of a unit share one leaf per rail."""
+    return Fabric(
+        nodes=tuple(
+            FabricNode(
+                name=f"n{i:04}",
+                links=tuple(
+                    FabricLink(rail=r, leaf=f"su{i // unit}-rail{r}") for r in range(rails)
+                ),
+            )
+            for i in range(nodes)
+        )
+    )
+
+
+@dataclass
+class World:
+    """What is planted, and how often a single result is wrong."""
+
+    fabric: Fabric
+    rng: random.Random
+    noise: float = 0.03
+    nodes: set[str] = field(default_factory=set)
+    links: set[Cell] = field(default_factory=set)
+    leaves: set[str] = field(default_factory=set)
+    uplinks: set[str] = field(default_factory=set)
+    slow: dict[object, float] = field(default_factory=dict)  # planted thing -> its ratio
+
+    def run(self, test: FabricTest, number: int) -> Observation:
+        rails = test.rails if test.kind is not FabricTestKind.GROUP else (ALL_RAILS,)
+        return Observation(
+            test=test, round_number=number, results=tuple(self._result(test, r) for r in rails)
+        )
+
+    def _result(self, test: FabricTest, rail: int) -> RailResult:
+        crossed = self._crossed(test, test.rails if rail == ALL_RAILS else (rail,))
+        slow = min((self.slow[c] for c in crossed if c in self.slow), default=1.0)
+        hard = any(c not in self.slow for c in crossed)
+        if self.rng.random() < self.noise:  # a wrong result
+            bad = bool(crossed)
+            return RailResult(rail=rail, shown=Shown.PASS if bad else Shown.FAIL)
+        if hard:
+            return RailResult(rail=rail, shown=self.rng.choice([Shown.FAIL, Shown.TIMEOUT]))
+        ratio = slow * self.rng.gauss(1.0, 0.01)
+        return RailResult(rail=rail, shown=Shown.PASS, ratio=ratio)
+
+    def _crossed(self, test: FabricTest, rails: tuple[int, ...]) -> set[object]:
+        """The planted things on a test's way."""
+        found: set[object] = {n for n in test.nodes if n in self.nodes}
+        for rail in rails:
+            leaves = {self.fabric.leaf_of[n, rail] for n in test.nodes}
+            found |= {(n, rail) for n in test.nodes if (n, rail) in self.links}
+            found |= leaves & self.leaves
+            if len(leaves) > 1:
+                found |= {("up", leaf) for leaf in leaves & self.uplinks}
+        return found
+
+    def planted(self) -> set[tuple[Culprit, str, int]]:
+        return (
+            {(Culprit.NODE, n, -1) for n in self.nodes}
+            | {(Culprit.LINK, n, r) for n, r in self.links}
+            | {(Culprit.LEAF, leaf, -1) for leaf in self.leaves}
+            | {(Culprit.UPLINK, leaf, -1) for leaf in self.uplinks}
+        )
+
+
+def plant(
+    world: World, *, nodes: int = 0, links: int = 0, leaves: int = 0, uplinks: int = 0
+) -> World:
+    """Chooses so many faults of each sort, none hidden behind another."""
+    rng, fabric = world.rng, world.fabric
+    all_leaves = sorted(fabric.cells_of_leaf)
+    chosen = rng.sample(all_leaves, leaves + uplinks)
+    world.leaves = set(chosen[:leaves])
+    world.uplinks = set(chosen[leaves:])
+    names = [n.name for n in fabric.nodes]
+    world.nodes = set(rng.sample(names, nodes))
+    free = [
+        c
+        for c, leaf in fabric.leaf_of.items()
+        if c[0] not in world.nodes and leaf not in world.leaves and leaf not in world.uplinks
+    ]
+    world.links = set(rng.sample(free, links))
+    return world
+
+
+def name_of(blame: Blame) -> tuple[Culprit, str, int]:
+    return blame.culprit, blame.node or blame.leaf, blame.rail
+
+
+def isolate(world: World, policy: IsolationPolicy) -> Verdicts:
+    """The whole campaign."""
+    seen: list[Observation] = []
+    while True:
+        step = next_round(world.fabric, seen, policy)
+        if isinstance(step, Verdicts):
+            return step
+        seen += [world.run(test, step.number) for test in step.tests]

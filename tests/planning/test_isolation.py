@@ -1,0 +1,335 @@
+"""Who is to blame on fabrics with planted faults: found, and nobody innocent, for little."""
+
+from __future__ import annotations
+
+import random
+
+import planted as world_of
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from planted import World, fabric_of, isolate, name_of, plant
+
+from provisioner.planning import rounds
+from provisioner.planning.isolation import blame, next_round
+from provisioner.planning.isolation_ends import BothEnds, EndCounters, name_part
+from provisioner.planning.isolation_words import (
+    Blame,
+    Culprit,
+    Fabric,
+    FabricTest,
+    FabricTestKind,
+    IsolationPolicy,
+    Observation,
+    RailResult,
+    Round,
+    Shown,
+    Verdicts,
+)
+
+POLICY = IsolationPolicy()
+SMALL = fabric_of(64)
+
+
+def observations_of(
+    world: World, policy: IsolationPolicy = POLICY, most: int = 99
+) -> list[Observation]:
+    """What a campaign observes, to its end or for some rounds."""
+    seen: list[Observation] = []
+    for _ in range(most):
+        step = next_round(world.fabric, seen, policy)
+        if isinstance(step, Verdicts):
+            break
+        seen += [world.run(test, step.number) for test in step.tests]
+    return seen
+
+
+@pytest.mark.parametrize("size", [64, 256])
+@pytest.mark.parametrize(
+    "faults",
+    [
+        {},
+        {"nodes": 1},
+        {"links": 1},
+        {"leaves": 1},
+        {"nodes": 2, "links": 3},
+        {"nodes": 3, "links": 4, "leaves": 1},
+    ],
+    ids=str,
+)
+def test_the_planted_are_found_and_nobody_else(size: int, faults: dict[str, int]) -> None:
+    fabric = fabric_of(size)
+    for seed in range(3):
+        world = plant(World(fabric, random.Random(seed)), **faults)
+
+        verdicts = isolate(world, POLICY)
+
+        assert {name_of(b) for b in verdicts.condemned} == world.planted()
+        assert verdicts.undecided == ()
+        assert verdicts.node_minutes <= 0.5 * size * (size - 1) * POLICY.pair_minutes
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_screening_in_groups_finds_the_same(seed: int) -> None:
+    world = plant(World(SMALL, random.Random(seed)), nodes=1, links=2)
+
+    verdicts = isolate(world, IsolationPolicy(group_size=8))
+
+    assert {name_of(b) for b in verdicts.condemned} == world.planted()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_slow_part_is_found_by_its_ratio(seed: int) -> None:
+    world = plant(World(SMALL, random.Random(seed)), nodes=1, links=1)
+    world.slow = {**dict.fromkeys(world.nodes, 0.8), **dict.fromkeys(world.links, 0.85)}
+
+    verdicts = isolate(world, POLICY)
+
+    assert {name_of(b) for b in verdicts.condemned} == world.planted()
+    slow = {b.culprit: b.slow for b in verdicts.condemned}
+    assert slow == {
+        Culprit.NODE: pytest.approx(0.8, abs=0.03),
+        Culprit.LINK: pytest.approx(0.85, abs=0.03),
+    }
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_bad_way_between_leaves_blames_no_node_and_no_leaf(seed: int) -> None:
+    fabric = fabric_of(128)
+    world = plant(World(fabric, random.Random(seed)), uplinks=1)
+
+    verdicts = isolate(world, POLICY)
+
+    assert {name_of(b) for b in verdicts.condemned} == world.planted()
+
+
+def test_two_leaves_that_do_not_reach_each_other_are_both_in_doubt() -> None:
+    world = plant(World(SMALL, random.Random(5)), uplinks=1)
+
+    verdicts = isolate(world, POLICY)
+
+    assert verdicts.condemned == ()
+    assert {b.culprit for b in verdicts.undecided} == {Culprit.UPLINK}
+    assert len(verdicts.undecided) == 2
+
+
+def test_too_much_blame_at_once_condemns_nobody() -> None:
+    world = plant(World(SMALL, random.Random(1)), nodes=24)
+
+    verdicts = isolate(world, POLICY)
+
+    assert verdicts.condemned == ()
+    assert "common cause" in verdicts.held
+    assert verdicts.undecided
+    assert verdicts.rounds <= 3
+
+
+def test_tests_that_never_ran_prove_nothing_and_end() -> None:
+    world = World(fabric_of(8), random.Random(0))
+    seen: list[Observation] = []
+    while isinstance(step := next_round(world.fabric, seen, POLICY), Round):
+        for test in step.tests:
+            results = tuple(RailResult(rail=r, shown=Shown.NOT_RUN) for r in test.rails)
+            seen.append(Observation(test=test, round_number=step.number, results=results))
+
+    assert step.condemned == ()
+    assert step.cleared == 0
+    assert len(step.untested) == 8
+
+
+def test_corrupted_data_is_not_outweighed_by_passes() -> None:
+    fabric = fabric_of(8)
+    seen = observations_of(World(fabric, random.Random(0), noise=0.0))
+    pair = FabricTest(
+        name="corrupt", kind=FabricTestKind.RAIL, nodes=("n0000", "n0005"), rails=(3,)
+    )
+    corrupt = RailResult(rail=3, shown=Shown.WRONG_DATA)
+    seen.append(Observation(test=pair, round_number=9, results=(corrupt,)))
+
+    verdicts = blame(fabric, seen, POLICY)
+
+    assert verdicts.condemned == ()
+    assert {(b.node, b.rail) for b in verdicts.undecided} == {("n0000", 3), ("n0005", 3)}
+
+
+@given(st.randoms(use_true_random=False), st.integers(0, 40))
+@settings(max_examples=30, deadline=None)
+def test_the_order_and_repetition_of_reports_mean_nothing(
+    rng: random.Random, repeated: int
+) -> None:
+    world = plant(World(fabric_of(32), random.Random(7)), nodes=1, links=1)
+    seen = observations_of(world, most=4)
+    mixed = [*seen, *seen[:repeated]]
+    rng.shuffle(mixed)
+
+    assert blame(world.fabric, mixed, POLICY) == blame(world.fabric, seen, POLICY)
+
+
+results = st.lists(
+    st.tuples(
+        st.integers(0, 7), st.integers(0, 7), st.sampled_from([Shown.PASS, Shown.FAIL, Shown.FAIL])
+    ),
+    max_size=60,
+)
+ONE_RAIL = fabric_of(8, rails=1, unit=4)
+LOOSE = IsolationPolicy(innocent_risk=0.99, held_share=1.0)
+
+
+def observed(found: list[tuple[int, int, Shown]]) -> list[Observation]:
+    return [
+        Observation(
+            test=FabricTest(
+                name=f"t{i}",
+                kind=FabricTestKind.RAIL,
+                nodes=(f"n{a:04}", f"n{b:04}"),
+                rails=(0,),
+            ),
+            round_number=i,
+            results=(RailResult(rail=0, shown=shown),),
+        )
+        for i, (a, b, shown) in enumerate(found)
+        if a != b
+    ]
+
+
+@given(results)
+@settings(max_examples=300, deadline=None)
+def test_nobody_is_condemned_with_fewer_than_three_partners(
+    found: list[tuple[int, int, Shown]],
+) -> None:
+    seen = observed(found)
+
+    for verdict in blame(ONE_RAIL, seen, LOOSE).condemned:
+        failed = {
+            n
+            for o in seen
+            for n in o.test.nodes
+            if o.results[0].shown is Shown.FAIL
+            and (verdict.node in o.test.nodes or verdict.culprit is not Culprit.LINK)
+        } - {verdict.node}
+        assert len(verdict.partners) >= 3
+        assert set(verdict.partners) <= failed
+
+
+@given(results, st.integers(0, 7), st.integers(0, 7))
+@settings(max_examples=300, deadline=None)
+def test_a_pass_never_adds_blame_for_what_it_went_through(
+    found: list[tuple[int, int, Shown]], one: int, other: int
+) -> None:
+    before = covered(blame(ONE_RAIL, observed(found), LOOSE))
+    after = covered(blame(ONE_RAIL, observed([*found, (one, other, Shown.PASS)]), LOOSE))
+
+    if one != other:
+        assert not (after - before) & {f"n{one:04}", f"n{other:04}"}
+
+
+def covered(verdicts: Verdicts) -> set[str]:
+    """Nodes whose one link is condemned, by itself or with its leaf."""
+    leaves = {b.leaf for b in verdicts.condemned if b.culprit is Culprit.LEAF}
+    return {b.node for b in verdicts.condemned if b.node} | {
+        n.name for n in ONE_RAIL.nodes if n.links[0].leaf in leaves
+    }
+
+
+@given(st.integers(1, 70), st.integers(0, 200))
+def test_the_circle_method_seats_everybody_once_a_round(count: int, number: int) -> None:
+    names = [f"n{i}" for i in range(count)]
+
+    pairs = rounds.circle(names, number)
+
+    seated = [n for pair in pairs for n in pair]
+    assert len(seated) == len(set(seated)) == count - count % 2
+
+
+@pytest.mark.parametrize("count", [2, 7, 8, 33])
+def test_the_circle_method_lets_everybody_meet(count: int) -> None:
+    names = [f"n{i}" for i in range(count)]
+
+    met = {frozenset(p) for r in range(count) for p in rounds.circle(names, r)}
+
+    assert len(met) == count * (count - 1) // 2
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=6), st.integers(0, 9), st.integers(3, 9))
+def test_no_round_seats_anybody_twice(sizes: list[int], number: int, bunch: int) -> None:
+    groups = [[f"g{g}n{i}" for i in range(size)] for g, size in enumerate(sizes)]
+
+    for tests in (
+        rounds.within(groups, number),
+        rounds.across(groups, number),
+        rounds.bunches(groups, bunch, number),
+    ):
+        seated = [n for test in tests for n in test]
+        assert len(seated) == len(set(seated))
+
+
+def test_a_campaign_can_be_stored_and_taken_up_again() -> None:
+    world = plant(World(SMALL, random.Random(3)), links=1)
+    seen = observations_of(world, most=2)
+    stored = [Observation.model_validate_json(o.model_dump_json()) for o in seen]
+    fabric = Fabric.model_validate_json(world.fabric.model_dump_json())
+
+    step = next_round(fabric, stored, POLICY)
+
+    assert step == next_round(world.fabric, seen, POLICY)
+    assert isinstance(step, Round)
+
+
+LINK = Blame(culprit=Culprit.LINK, node="n0001", rail=2, confidence=0.999, reason="it fails")
+
+
+def counters(received: int, downs: int = 0, began_at: float = 0.0) -> EndCounters:
+    return EndCounters(
+        uncorrectable=received, link_downs=downs, began_at=began_at, ended_at=began_at + 60
+    )
+
+
+@pytest.mark.parametrize(
+    ("ends", "culprit", "end"),
+    [
+        (BothEnds(node=counters(900), leaf=counters(0)), Culprit.OPTIC, "leaf"),
+        (BothEnds(node=counters(0), leaf=counters(900)), Culprit.OPTIC, "node"),
+        (BothEnds(node=counters(900), leaf=counters(700)), Culprit.CABLE, ""),
+        (
+            BothEnds(node=counters(900), leaf=counters(0), detachable=False),
+            Culprit.CABLE,
+            "",
+        ),
+        (BothEnds(node=counters(0), leaf=counters(0, downs=3)), Culprit.LINK, ""),
+        (BothEnds(node=counters(900)), Culprit.LINK, ""),
+        (BothEnds(leaf=counters(900)), Culprit.LINK, ""),
+        (BothEnds(node=counters(900), leaf=counters(9, began_at=60.0)), Culprit.LINK, ""),
+    ],
+)
+def test_cable_or_optic_is_named_only_with_both_ends(
+    ends: BothEnds, culprit: Culprit, end: str
+) -> None:
+    named = name_part(LINK, {("n0001", 2): ends})
+
+    assert (named.culprit, named.end) == (culprit, end)
+
+
+def test_what_is_no_condemned_link_keeps_its_name() -> None:
+    ends = {("n0001", 2): BothEnds(node=counters(9), leaf=counters(0))}
+    for kept in (
+        LINK.model_copy(update={"culprit": Culprit.NODE}),
+        LINK.model_copy(update={"confidence": 0.0}),
+    ):
+        assert name_part(kept, ends) == kept
+
+
+def test_the_world_of_these_tests_is_noisy() -> None:
+    world = World(SMALL, random.Random(0), noise=0.03)
+    seen = world_of.World.run(
+        world,
+        FabricTest(
+            name="t",
+            kind=FabricTestKind.PAIR,
+            nodes=("n0000", "n0001"),
+            rails=tuple(range(8)) * 200,
+        ),
+        0,
+    )
+
+    wrong = sum(r.shown is not Shown.PASS for r in seen.results) / len(seen.results)
+    assert 0.01 < wrong < 0.06

@@ -38,6 +38,7 @@ class Command(Record):
     name: str
     line: str
     limit_s: float
+    bmc: bool = False  # read from the host's BMC; `line` says what
 
 
 class CheckContext(Record):

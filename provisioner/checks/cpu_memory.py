@@ -24,7 +24,7 @@ MEMORY = Command(
 
 # One of 16 modules of a socket is 6 % of it. Our own default: nobody publishes one.
 SIDES_DIFFER_MAX = 0.05
-_KIB = re.compile(r"^(?:Node (\d{1,4}) )?(MemTotal|SwapTotal|HugePages_Surp): +(\d{1,15})(?: kB)?$")
+_KIB = re.compile(r"^(?:Node (\d{1,4}) )?(MemTotal|SwapTotal): +(\d{1,15}) kB$")
 _DEPTH_MAX = 4  # util-linux 2.37 and later nest what belongs to a socket
 
 

@@ -25,11 +25,11 @@ _EMPTY = re.compile(r"^SEL has no entries", re.IGNORECASE)
 # IPMI 2.0, tables 42-1 to 42-3: the words of events that mean a part is bad
 _FAULTS = re.compile(
     r"uncorrectable|uncorrected|IERR|machine check|fatal|bus error|system error|PERR|SERR"
-    r"|non-?recoverable|critical going|failure detected|failure asserted|power supply AC lost"
-    r"|predictive failure|drive fault|parity|thermal trip|redundancy lost|no usable cpu|CATERR",
+    r"|non-?recoverable|(?<!non-)critical going|failure detected|failure asserted"
+    r"|power supply AC lost|predictive failure|drive fault|parity|thermal trip|redundancy lost|no usable cpu|CATERR",
     re.IGNORECASE,
 )
-_FULL = re.compile(r"log (?:almost )?full", re.IGNORECASE)
+_FULL = re.compile(r"\blog\b.{0,20}\bfull\b", re.IGNORECASE)
 Event = tuple[str, str, str, str]  # number, when, sensor, what
 
 

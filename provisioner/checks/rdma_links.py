@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, Command, Unreadable, fault
-from provisioner.checks.reading import text_of, whole
+from provisioner.checks.reading import END, text_of, whole
 from provisioner.checks.sysfs import Files, files_of, grouped, matching
 from provisioner.checks.thresholds import RAIL_GBIT_S
 from provisioner.model.health import Evidence, Finding, Gate, Severity
@@ -16,7 +16,7 @@ _DEVICE = "/sys/class/infiniband/*/device/"
 RDMA_LINKS = Command(
     name="rdma_links",
     line=f"grep -H . {_PORT}state {_PORT}phys_state {_PORT}rate {_PORT}link_layer"
-    f" {_DEVICE}net/*/mtu",
+    f" {_DEVICE}net/*/mtu; {END}",
     limit_s=30.0,
 )
 

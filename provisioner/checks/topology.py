@@ -11,11 +11,11 @@ import re
 from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, Command, Unreadable, fault
-from provisioner.checks.reading import lines_of, text_of
+from provisioner.checks.reading import END, lines_of, text_of
 from provisioner.checks.thresholds import thresholds
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 
-TOPOLOGY = Command(name="topology", line="nvidia-smi topo -m", limit_s=120.0)
+TOPOLOGY = Command(name="topology", line=f"nvidia-smi topo -m && {END}", limit_s=120.0)
 
 _ESCAPE = re.compile(r"\x1b\[[0-9;]{0,8}m")  # the head of the table is underlined
 _GPU = re.compile(r"^GPU\d{1,3}$")

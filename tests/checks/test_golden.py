@@ -13,9 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from provisioner import checks
-from provisioner.checks.check import Check, CheckContext
+from provisioner.checks.check import BEFORE, Check, CheckContext
 from provisioner.checks.commands import HOST_COMMANDS
-from provisioner.model.health import Evidence, Severity, Verdict
+from provisioner.model.health import Evidence, Gate, Severity, Verdict
+from provisioner.model.node import NodeKind
 
 ROOT = Path(__file__).parent.parent / "golden" / "checks"
 CASES = sorted(p.parent for p in ROOT.glob("*/*/expected.json"))
@@ -29,7 +30,7 @@ def outputs(case: Path) -> dict[str, Evidence]:
     codes = json.loads((case / "expected.json").read_text())["exit_codes"]
     return {
         file.stem: Evidence(
-            source=LINES[file.stem],
+            source=LINES[file.stem.removesuffix(BEFORE)],
             exit_code=codes.get(file.stem, 0),
             text=file.read_bytes().decode(),
         )
@@ -151,14 +152,23 @@ def test_wrong_values_isolate_the_node_also_where_no_floor_is_known() -> None:
 
 
 def test_the_commands_are_word_for_word_those_of_the_document() -> None:
-    table = Path(__file__).parents[2].joinpath("docs/in-band.md").read_text()
+    text = Path(__file__).parents[2].joinpath("docs/in-band.md").read_text()
     documented = {}
-    for row in table.splitlines():
+    for row in text.splitlines():
         cells = row.split("|")
         if len(cells) == 5 and cells[1].strip().startswith("`"):
             documented[cells[1].strip(" `")] = cells[2].strip(" `")
+    block = text.partition("### Looks of the health checks")[2].split("```")[1].splitlines()[1:]
+    documented |= {name: line.strip() for name, line in zip(block[::2], block[1::2], strict=True)}
+    looks = [
+        command
+        for check in checks.ALL
+        if check.kind is NodeKind.HOST and not check.load and check.gate is Gate.A
+        for command in check.commands
+        if not command.bmc and not check.name.startswith("dcgm_")
+    ]
 
-    for command in HOST_COMMANDS:
+    for command in (*HOST_COMMANDS, *looks):
         assert documented[command.name] == command.line
 
 

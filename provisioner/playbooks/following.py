@@ -9,7 +9,7 @@ from collections.abc import Callable
 from provisioner.playbooks import processes
 from provisioner.playbooks.events import Events, Verdicts
 from provisioner.playbooks.folder import READ_MAX, RunFolder
-from provisioner.ports import Clock, PlaybookResult, Run
+from provisioner.ports import Clock, PlaybookCall, PlaybookResult, Run
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +36,10 @@ class LiveRun:
         self._results: dict[str, PlaybookResult] = {}
         self._answers: dict[str, list[asyncio.Future[PlaybookResult]]] = {}
         self._progress: dict[str, Progress] = {}
+
+    def does(self, call: PlaybookCall) -> bool:
+        """Whether this is the run of just that call."""
+        return self.run.play == call.play and self.run.hosts.get(call.host) == call.digest
 
     def hand_over(
         self, host: str, answer: asyncio.Future[PlaybookResult], progress: Progress | None

@@ -80,24 +80,24 @@ class AnsibleRunner:
         """Run one play on one host, together with whoever asks for the same play now."""
         if (wrong := self._refusal(call)) is not None:
             return wrong
+        if (same := self._on(call.host)) is not None and same.does(call):
+            # left by a predecessor, or by a caller who did not wait for it
+            return await same.result(call.host, call.progress)
         async with self._queues.setdefault(call.host, asyncio.Lock()):
             while (other := self._on(call.host)) is not None:
-                if other.run.play == call.play and other.run.hosts[call.host] == call.digest:
-                    # left by a predecessor, or by a caller who did not wait for it
-                    return await other.result(call.host, call.progress)
                 await other.result(call.host)
             return await self._queue(call)
 
     async def recall(self, call: PlaybookCall, since: float) -> PlaybookResult | None:
         """What became of the same call that was made at `since` or later. See the port."""
         for run in await self._runs.since(call.host, since):
-            if run.play != call.play or run.hosts[call.host] != call.digest:
-                continue
             live = self._live.get(run.id)
-            if live is None:
-                live = LiveRun(run, folders.RunFolder.find(Path(run.folder)), self._clock)
-                live.reread()
-            return await live.result(call.host, call.progress)
+            if live is not None and live.does(call):
+                return await live.result(call.host, call.progress)
+            past = LiveRun(run, folders.RunFolder.find(Path(run.folder)), self._clock)
+            if live is None and past.does(call):
+                past.reread()
+                return await past.result(call.host)
         return None
 
     def progress(self) -> dict[str, str]:

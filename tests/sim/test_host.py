@@ -233,4 +233,4 @@ def test_values_vary_a_little_and_replay_exactly() -> None:
 @pytest.mark.parametrize("play", ["no_such_play", "../../etc/passwd"])
 def test_an_unknown_play_or_host_is_an_answer(site: Site, play: str) -> None:
     assert run(site, play, {})["status"] == "failed"
-    assert run(site, "reboot", {}, host="nobody")["status"] == "unreachable"
+    assert run(site, "host_software", {}, host="nobody")["status"] == "unreachable"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,7 @@ RUNNING = "RUNNING"
 ENDED = frozenset({"SUCCEEDED", "FAILED", "CLEAN_VERSION_MISMATCH"})
 ANSWER_MAX = 8 * 1024 * 1024  # bytes; an inventory has some 40 KB, collected logs some MB
 DEPTH_MAX = 32
+IDENTIFIER = re.compile(r"[\w-]{1,64}", re.ASCII)  # it becomes part of a path
 VALUES_MAX = 200_000
 ERROR_MAX = 1000  # characters
 COMMANDS_MAX = 10_000  # an agent keeps every command of a boot
@@ -84,20 +86,19 @@ def fault(reply: Reply, token: str) -> str:
 def _command(given: Any, token: str) -> Command:
     if not isinstance(given, dict):
         raise Malformed("not a command")
-    identifier, name, status = (given.get(f"command_{k}" if k != "id" else k)
-                                for k in ("id", "name", "status"))  # fmt: skip
-    if not isinstance(identifier, str) or not identifier or len(identifier) > 64:
+    identifier, name, status = (given.get(k) for k in ("id", "command_name", "command_status"))
+    if not isinstance(identifier, str) or not IDENTIFIER.fullmatch(identifier):
         raise Malformed("a command without an identifier")
-    if not isinstance(name, str) or (status != RUNNING and status not in ENDED):
+    if not isinstance(name, str) or not isinstance(status, str):
+        raise Malformed("a command without a name or a status")
+    if status != RUNNING and status not in ENDED:
         raise Malformed(f"a command in the status {printable(status, 40)!r}")
-    if not all(c.isalnum() or c in "-_" for c in identifier):
-        raise Malformed("an identifier that is none")
     error = given.get("command_error")
     text = ""
     if error is not None or status not in (RUNNING, "SUCCEEDED"):
         text = _error_text(error, token) or "no reason was given"
     result = _Cleaner(token).clean(given.get("command_result"), 0)
-    return Command(identifier, short_name(printable(name, 100)), str(status), result, text)
+    return Command(identifier, short_name(printable(name, 100)), status, result, text)
 
 
 def _error_text(error: Any, token: str) -> str:

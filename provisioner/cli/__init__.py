@@ -10,6 +10,7 @@ import sys
 import typer
 
 from provisioner.cli import (
+    agents,
     certificate,
     certify,
     checks,
@@ -41,6 +42,7 @@ app.command("where")(places.where)
 app.command("address")(places.address)
 app.command("certify")(certify.certify)
 app.add_typer(node.app, name="node")
+app.add_typer(agents.app, name="agents")
 app.add_typer(checks.app, name="checks")
 app.add_typer(certificate.app, name="certificate")
 app.add_typer(matrix.app, name="matrix")

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from provisioner.sim import agent_health
 from provisioner.sim.agent_work import Act, Failed, Json, Ramdisk, Work
 from provisioner.sim.disks import NVME_METHODS, Disk
 
@@ -126,6 +127,8 @@ def _clear_tpm(ramdisk: Ramdisk, _args: Mapping[str, Any]) -> Work:
 STEPS: dict[str, Act] = {
     "erase_devices": _erase_devices,
     "erase_devices_metadata": _erase_metadata,
+    "provisioner_inventory": agent_health.inventory,
+    "provisioner_checks": agent_health.checks,
     "provisioner_disks": _disks,
     "provisioner_erase_device": _erase_device,
     "provisioner_read_disk": _read_disk,

@@ -25,8 +25,12 @@ def judge_run(
     exit_code: int | None,
     what: str,
     part: str = "host",
+    message_gib: float | None = None,
 ) -> Iterator[Finding]:
-    """Everything that is wrong with a run; `NotJudged` where its floor is not known."""
+    """Everything that is wrong with a run; `NotJudged` where its floor is not known.
+
+    `message_gib`: the message that the floor is for; None: that of the published floors.
+    """
     if run.ranks != ranks:
         yield fault(part, Severity.CONFIG, f"ranks in the {what}", run.ranks, ranks)
     # wrong values and a missed bandwidth end with an exit code too: the content says which
@@ -38,7 +42,7 @@ def judge_run(
         yield fault(part, Severity.ISOLATE, f"the {what} missed NCCL_TESTS_MIN_BW")
     measured = bus_gb_s(run)
     low = misses(context, threshold, measured)
-    size = floor(context, "nccl_message_gib")
+    size = message_gib if message_gib is not None else floor(context, "nccl_message_gib")
     if low is not None:
         yield fault(part, Severity.ISOLATE, f"the {what} is below its floor", *low)
     elif run.largest.size < size * GIB:

@@ -17,7 +17,7 @@ from provisioner.model.base import Record
 
 _BOUNDS = re.compile(r"^#\s*Out of bounds values\s*:\s*(\d{1,18})\s+(OK|FAILED)\s*$")
 _AVERAGE = re.compile(r"^#\s*Avg bus bandwidth\s*:\s*([0-9.e+]{1,24})\s*(OK|FAILED)?\s*$")
-_RANK = re.compile(r"^#\s+Rank\s+(\d{1,6})\s")
+_RANK = re.compile(r"^#\s+Rank\s+(\d{1,6})\s.{1,80}? on\s+(\S{1,255})\s+device\s")
 _STARTS = re.compile(r"^# Collective test starting: (\S{1,64})\s*$")
 _ENDS = re.compile(r"^# Collective test concluded: (\S{1,64})\s*$")
 _WRONG = ("#wrong", "error")
@@ -39,6 +39,7 @@ class Nccl(Record):
     """One run, rows by ascending size."""
 
     ranks: int
+    hosts: tuple[str, ...]  # as the ranks name them, sorted
     rows: tuple[Row, ...]
     out_of_bounds: int
     bounds_ok: bool
@@ -82,7 +83,7 @@ def _from_text(text: str) -> Nccl:
         raise Unreadable("nccl-tests: no header of a table in it")
     rows = [_row(header, line.split()) for line in lines[:at] if line.split()[0].isdecimal()]
     return _run(
-        ranks={m[1] for line in lines if (m := _RANK.match(line))},
+        ranks={m[1]: m[2] for line in lines if (m := _RANK.match(line))},
         rows=rows,
         bounds=whole(bounds[0][1], "out of bounds"),
         bounds_ok=bounds[0][2] == "OK",
@@ -121,10 +122,10 @@ def _from_json(text: str) -> Nccl:
     if errors:
         raise Unreadable(f"nccl-tests: {str(errors)[:200]}")
     devices = sequence(config.get("devices", []), "devices")
-    told = {str(mapping(d, "device").get("rank")) for d in devices}
+    told = {str(d.get("rank")): str(d.get("hostname")) for d in map(_device, devices)}
     # one process drives threads times GPUs; the list of devices has those of all processes
     own = number(config.get("nthreads", 0), "nthreads") * number(config.get("ngpus", 0), "ngpus")
-    ranks = {str(n) for n in range(int(min(max(own, 0), _RANKS_MAX)))} | told
+    ranks = {str(n): "" for n in range(int(min(max(own, 0), _RANKS_MAX)))} | told
     return _run(
         ranks=ranks,
         rows=[_json_row(r) for r in sequence(document.get("results"), "results")],
@@ -133,6 +134,10 @@ def _from_json(text: str) -> Nccl:
         average=number(average.get("bandwidth"), "bandwidth"),
         failed=word(average.get("okay"), "okay") not in ("true", "unchecked"),
     )
+
+
+def _device(listed: Any) -> Mapping[str, Any]:
+    return mapping(listed, "device")
 
 
 def _json_row(listed: Any) -> Row:
@@ -148,7 +153,7 @@ def _json_row(listed: Any) -> Row:
 
 def _run(
     *,
-    ranks: set[str],
+    ranks: Mapping[str, str],
     rows: Sequence[Row],
     bounds: int,
     bounds_ok: bool,
@@ -163,6 +168,7 @@ def _run(
         raise Unreadable(f"nccl-tests: rows average {mean:.6g} GB/s, it says {average:.6g}")
     return Nccl(
         ranks=len(ranks),
+        hosts=tuple(sorted({host for host in ranks.values() if host})),
         rows=tuple(sorted(rows, key=lambda r: r.size)),
         out_of_bounds=bounds,
         bounds_ok=bounds_ok,

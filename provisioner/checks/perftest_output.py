@@ -83,7 +83,8 @@ def _tables(text: str) -> list[tuple[list[str], str]]:
     kept = [(line.split(), line) for line in lines]
     last = max((n for n, (cells, _) in enumerate(kept) if cells[0].isdecimal()), default=None)
     # after its last row perftest prints a rule, so that a row cut short is seen
-    if last is not None and not any(set(line) == {"-"} for line in lines[last + 1 :]):
+    rules = [len(line) if set(line) == {"-"} else 0 for line in lines]
+    if last is not None and max(rules[last + 1 :], default=0) < max(1, *rules):
         raise Unreadable("perftest: it ends inside its table")
     return kept
 

@@ -5,10 +5,11 @@ ARGS   ?=
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test lint format demo soak bench lock clean
+.PHONY: help setup test lint format demo soak bench lock clean \
+	image image-check image-test vm-test image-lock
 
 help: ## list the targets
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## */  make \1\t/' | expand -t 16
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */  make \1\t/' | expand -t 22
 
 setup: $(STAMP) ## make .venv with everything, from requirements.lock
 
@@ -38,6 +39,26 @@ soak: setup ## simulation over many seeds, planner on new examples; ARGS as for 
 
 bench: setup ## the benchmarks, one after the other
 	@set -e; for bench in tests/bench/bench_*.py; do echo "== $$bench"; $(VENV)/bin/python "$$bench" $(ARGS); done
+
+image: setup ## build the maintenance ramdisk and its ISO (root); PROFILE=test for emulation
+	$(VENV)/bin/python -m images.build image --profile $(or $(PROFILE),production) $(ARGS)
+
+image-check: setup ## what can be checked of the image without root, in seconds
+	$(VENV)/bin/python -m images.check
+	$(VENV)/bin/mypy --strict images/*.py images/vm/*.py
+	MYPYPATH=images/hardware_manager $(VENV)/bin/mypy --strict -p provisioner_hardware_manager
+
+image-test: setup ## build the test profile and look into it (root, minutes)
+	$(VENV)/bin/python -m images.build image --profile test
+	$(VENV)/bin/python -m images.look
+
+vm-test: setup ## boot the built test image on a virtual machine, erase, write, boot from disk (root)
+	$(VENV)/bin/python -m images.vm.run $(ARGS)
+
+image-lock: ## resolve the image's Python locks anew (needs uv)
+	for name in agent builder; do uv pip compile --quiet --python-version 3.11 \
+		--python-platform x86_64-manylinux_2_34 --generate-hashes --custom-compile-command "make image-lock" \
+		images/lock/$$name.in -o images/lock/$$name.lock; done
 
 lock: ## resolve requirements.lock anew (needs uv)
 	uv pip compile --python-version 3.11 --generate-hashes --group dev pyproject.toml -o requirements.lock

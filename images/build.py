@@ -30,8 +30,6 @@ def build(profile: Profile, out: Path, *, update_lock: bool, cmdline: str) -> Pa
     lock = LOCKS / "debian.lock"
     if not update_lock:
         iso.check_loaders(ramdisk.locked(LOCKS / "bootloader.lock"), iso.loaders())
-        if not lock.is_file():
-            raise BadInput("images/lock/debian.lock is missing; make it with --update-lock")
     venv = inputs.builder(LOCKS / "builder.lock", out / "builder")
     given = inputs.fetch(LOCKS / "agent.lock", ramdisk.MANAGER, venv, out / "inputs")
     digests = ramdisk.digests()
@@ -40,8 +38,11 @@ def build(profile: Profile, out: Path, *, update_lock: bool, cmdline: str) -> Pa
     there = locks.packages((made / "debian-packages").read_text(), "the image's packages")
     if update_lock:
         _write_lock(lock, there)
+        unpacked = locks.packages(_unique(made / "debian-unpacked"), "what was unpacked")
+        gone = {name: p for name, p in unpacked.items() if there.get(name) != p}
+        _write_lock(LOCKS / "debian-build.lock", gone)
         _write_lock(LOCKS / "bootloader.lock", iso.loaders())
-    elif lines := locks.differences(ramdisk.allowed(), there):
+    elif lines := locks.differences(ramdisk.locked(lock) | ramdisk.site_lock(), there):
         raise BadInput("the image has other packages than its lock:\n  " + "\n  ".join(lines))
     _with_bytecode(out / f"{name}.initramfs", out / f"{name}.bytecode.cpio")
     iso.make(out / f"{name}.kernel", out / f"{name}.initramfs", full, out / f"{name}.iso")
@@ -59,6 +60,11 @@ def build(profile: Profile, out: Path, *, update_lock: bool, cmdline: str) -> Pa
     return out / f"{name}.json"
 
 
+def _unique(path: Path) -> str:
+    """A package may be unpacked twice, once for each phase that wants it."""
+    return "\n".join(dict.fromkeys(path.read_text().splitlines()))
+
+
 def _write_lock(path: Path, there: dict[str, locks.Package]) -> None:
     unknown = [p.name for p in there.values() if p.sha256 == "-"]
     if unknown:
@@ -74,10 +80,11 @@ def _with_bytecode(initramfs: Path, bytecode: Path) -> None:
         return
     joined = initramfs.with_suffix(".joined")
     with joined.open("wb") as file:
-        for part in (bytecode, initramfs):
-            with part.open("rb") as source:
-                shutil.copyfileobj(source, file, 1 << 20)
-            file.write(bytes(-file.tell() % 512))
+        with bytecode.open("rb") as first:
+            shutil.copyfileobj(first, file, 1 << 20)
+        file.write(bytes(-file.tell() % 4))  # the next archive begins at a multiple of four
+        with initramfs.open("rb") as second:
+            shutil.copyfileobj(second, file, 1 << 20)
     joined.replace(initramfs)
     bytecode.unlink()
 

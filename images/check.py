@@ -151,7 +151,7 @@ def _locks() -> Iterator[str]:
                 and (pinned is None or (version and pinned.version != version))
             ):
                 yield f"{name}.lock does not have {line}; run make image-lock"
-    for file in ("debian.lock", "bootloader.lock"):
+    for file in ("debian.lock", "debian-build.lock", "bootloader.lock"):
         try:
             unlocked = [p.name for p in ramdisk.locked(LOCKS / file).values() if p.sha256 == "-"]
         except (OSError, BadInput) as error:

@@ -104,14 +104,26 @@ def digests() -> dict[str, str]:
 
 
 def locked(path: Path) -> dict[str, locks.Package]:
-    """A lock file of Debian packages or boot loaders."""
+    """A lock file of Debian packages or boot loaders. Raises BadInput if there is none."""
+    if not path.is_file():
+        raise BadInput(f"{path} is missing; make it with --update-lock")
     return locks.packages(path.read_text(), path.name)
 
 
 def allowed() -> dict[str, locks.Package]:
-    """debian.lock, and the site's own lock over it."""
+    """Every package that may be unpacked: what stays, what is only built with, what a site adds.
+
+    Keyed by digest, since a name may stand in more than one.
+    """
+    files = (LOCKS / "debian.lock", LOCKS / "debian-build.lock")
+    found = [p for file in files for p in locked(file).values()]
+    return {p.sha256: p for p in [*found, *site_lock().values()]}
+
+
+def site_lock() -> dict[str, locks.Package]:
+    """The packages that a site adds (element `provisioner-site`)."""
     site = os.environ.get("IMAGE_SITE_LOCK")
-    return locked(LOCKS / "debian.lock") | (locked(Path(site)) if site else {})
+    return locked(Path(site)) if site else {}
 
 
 def mirrors() -> tuple[str, str]:

@@ -1,0 +1,248 @@
+"""The laboratory: a virtual machine of QEMU in software emulation, its network, its Redfish.
+
+Everything runs in the namespaces that `run.py` has made (network, mounts, processes): libvirt's
+folders are empty file systems of our own, and when the first process of the namespace ends, the
+kernel ends the others. KVM is never used: /dev/kvm may be there and not work.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import bcrypt
+
+from images.locks import BadInput
+from provisioner.sim.serve_tls import certificate
+
+NETWORK = "198.51.100"  # TEST-NET-2 (RFC 5737): on nobody's network
+GATEWAY = f"{NETWORK}.1"
+REDFISH_PORT, AGENT_PORT, FILE_PORT = 8000, 6385, 8070
+MAC = "52:54:00:aa:00:01"
+UUID = "5f0c2c8e-2a52-4a7b-9a5e-0d6f0c6a0001"
+DISK_SERIAL, NVME_SERIAL = "PROVISIONER-OS", "PROVISIONER-NVME"
+DISK_BYTES, NVME_BYTES = 4 << 30, 64 << 20
+MEMORY_MIB = 4096  # the unpacked ramdisk needs 1.5 GB as a file system of half the memory at most
+START_LIMIT_S = 120
+OVMF = "/usr/share/OVMF"
+
+# folders that libvirt writes to: empty ones of our own
+PRIVATE = ("/run", "/etc/libvirt", "/var/lib/libvirt", "/var/log/libvirt", "/var/cache/libvirt")
+QEMU_CONF = """\
+user = "root"
+group = "root"
+security_driver = "none"
+stdio_handler = "file"
+cgroup_controllers = []
+namespaces = []
+remember_owner = 0
+"""
+NETWORK_XML = f"""\
+<network><name>provisioner</name><bridge name='prov0' stp='off'/>
+ <ip address='{GATEWAY}' netmask='255.255.255.0'>
+  <dhcp><range start='{NETWORK}.100' end='{NETWORK}.200'/></dhcp></ip></network>
+"""
+
+
+@dataclass(frozen=True)
+class Login:
+    """How to reach the Redfish service."""
+
+    url: str
+    username: str
+    password: str
+
+
+class Lab:
+    """One machine, made by `start`. Ends with the namespace, or by `stop`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.console = folder / "console.log"
+        self.processes: list[subprocess.Popen[bytes]] = []
+
+    def start(self) -> Login:
+        """Mounts, libvirt, network, machine (off), Redfish service. Raises BadInput."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._own_folders()
+        call("ip", "link", "set", "lo", "up")
+        self._spawn("libvirtd", "libvirtd")
+        until("libvirtd answers", lambda: quiet("virsh", "version"))
+        self._define("net", NETWORK_XML)
+        call("virsh", "net-start", "provisioner")
+        images = self.folder / "pool"
+        images.mkdir(exist_ok=True)
+        call("virsh", "pool-define-as", "default", "dir", "--target", str(images))
+        call("virsh", "pool-start", "default")
+        for name, size in (("os", DISK_BYTES), ("nvme", NVME_BYTES)):
+            call("qemu-img", "create", "-q", "-f", "raw", str(images / f"{name}.img"), str(size))
+        self._define("", self._domain())
+        return self._redfish()
+
+    def stop(self) -> None:
+        """End every process that `start` has started, the machine first."""
+        quiet("virsh", "destroy", "provisioner")
+        for process in reversed(self.processes):
+            process.terminate()
+        for process in self.processes:
+            try:
+                process.wait(timeout=20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+
+    def cpu_s(self) -> float:
+        """CPU seconds that the machine's QEMU has used so far; 0 while it is off."""
+        for stat in Path("/proc").glob("[0-9]*/stat"):
+            try:
+                text = stat.read_text()
+            except OSError:
+                continue
+            if "(qemu-system" in text:
+                fields = text.rsplit(")", 1)[1].split()
+                return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return 0.0
+
+    def said(self) -> str:
+        """What the machine has written to its serial line."""
+        return self.console.read_text(errors="replace") if self.console.exists() else ""
+
+    def _own_folders(self) -> None:
+        for folder in PRIVATE:
+            Path(folder).mkdir(parents=True, exist_ok=True)
+            call("mount", "-t", "tmpfs", "-o", "mode=0755", "provisioner-vm", folder)
+        call("mount", "-t", "sysfs", "provisioner-vm", "/sys")  # of this network namespace
+        for part in ("/etc/libvirt/qemu", "/var/lib/libvirt/dnsmasq", "/var/lib/libvirt/qemu"):
+            Path(part).mkdir(parents=True)
+        Path("/etc/libvirt/qemu.conf").write_text(QEMU_CONF)
+        Path("/etc/libvirt/libvirtd.conf").write_text('auth_unix_rw = "none"\n')
+
+    def _define(self, kind: str, xml: str) -> None:
+        file = self.folder / "defined.xml"
+        file.write_text(xml)
+        call("virsh", f"{kind}-define" if kind else "define", str(file))
+
+    def _domain(self) -> str:
+        pool = self.folder / "pool"
+        loader = (
+            f"<loader readonly='yes' type='pflash'>{OVMF}/OVMF_CODE_4M.fd</loader>"
+            f"<nvram template='{OVMF}/OVMF_VARS_4M.fd'>{self.folder}/vars.fd</nvram>"
+        )
+        return f"""\
+<domain type='qemu' xmlns:qemu='http://libvirt.org/schemas/domain/qemu/1.0'>
+  <name>provisioner</name><uuid>{UUID}</uuid>
+  <memory unit='MiB'>{MEMORY_MIB}</memory><vcpu>2</vcpu>
+  <os><type arch='x86_64' machine='q35'>hvm</type>{loader}<boot dev='hd'/></os>
+  <features><acpi/></features>
+  <cpu mode='custom'><model>Nehalem</model></cpu>
+  <clock offset='utc'/>
+  <on_poweroff>destroy</on_poweroff><on_reboot>restart</on_reboot><on_crash>destroy</on_crash>
+  <devices>
+    <emulator>/usr/bin/qemu-system-x86_64</emulator>
+    <disk type='file' device='disk'>
+      <driver name='qemu' type='raw' cache='unsafe' discard='unmap'/>
+      <source file='{pool}/os.img'/><target dev='vda' bus='virtio'/>
+      <serial>{DISK_SERIAL}</serial></disk>
+    <interface type='network'><mac address='{MAC}'/><source network='provisioner'/>
+      <model type='virtio'/></interface>
+    <serial type='file'><source path='{self.console}' append='on'/><target port='0'/></serial>
+    <rng model='virtio'><backend model='random'>/dev/urandom</backend></rng>
+    <graphics type='vnc' port='-1' listen='127.0.0.1'/><video><model type='vga'/></video>
+  </devices>
+  <qemu:commandline>
+    <qemu:arg value='-drive'/>
+    <qemu:arg value='if=none,id=nvm,format=raw,cache=unsafe,file={pool}/nvme.img'/>
+    <qemu:arg value='-device'/><qemu:arg value='nvme,drive=nvm,serial={NVME_SERIAL},addr=0x10'/>
+  </qemu:commandline>
+</domain>
+"""
+
+    def _redfish(self) -> Login:
+        """sushy-tools' emulator on libvirt, over HTTPS with a password."""
+        password = secrets.token_urlsafe(16)
+        cert, key = certificate("sushy", GATEWAY)
+        digest = bcrypt.hashpw(password.encode(), bcrypt.gensalt(4)).decode()
+        files = {
+            "cert.pem": cert,
+            "key.pem": key,
+            "htpasswd": f"admin:{digest.replace('$2b$', '$2y$')}\n".encode(),
+        }
+        for name, content in files.items():
+            file = self.folder / name
+            file.touch(0o600)
+            file.write_bytes(content)
+        settings = {
+            "SUSHY_EMULATOR_LISTEN_IP": GATEWAY,
+            "SUSHY_EMULATOR_LISTEN_PORT": REDFISH_PORT,
+            "SUSHY_EMULATOR_SSL_CERT": str(self.folder / "cert.pem"),
+            "SUSHY_EMULATOR_SSL_KEY": str(self.folder / "key.pem"),
+            "SUSHY_EMULATOR_AUTH_FILE": str(self.folder / "htpasswd"),
+            "SUSHY_EMULATOR_LIBVIRT_URI": "qemu:///system",
+            "SUSHY_EMULATOR_IGNORE_BOOT_DEVICE": False,
+            "SUSHY_EMULATOR_STATE_DIR": str(self.folder),
+            "SUSHY_EMULATOR_VMEDIA_VERIFY_SSL": False,
+            "SUSHY_EMULATOR_BOOT_LOADER_MAP": {
+                "UEFI": {"x86_64": f"{OVMF}/OVMF_CODE_4M.fd"},
+                "Legacy": {"x86_64": None},
+            },
+            "SUSHY_EMULATOR_SECURE_BOOT_DISABLED_NVRAM": f"{OVMF}/OVMF_VARS_4M.fd",
+            "SUSHY_EMULATOR_FEATURE_SET": "full",
+        }
+        config = self.folder / "sushy.conf"
+        config.write_text("".join(f"{name} = {value!r}\n" for name, value in settings.items()))
+        emulator = Path(sys.executable).with_name("sushy-emulator")
+        self._spawn("sushy", str(emulator), "--config", str(config))
+        return Login(f"https://{GATEWAY}:{REDFISH_PORT}", "admin", password)
+
+    def _spawn(self, name: str, *command: str) -> None:
+        with (self.folder / f"{name}.log").open("wb") as log:
+            self.processes.append(
+                subprocess.Popen(  # noqa: S603
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    env=os.environ | {"PYTHONPATH": str(bindings(self.folder))},
+                )
+            )
+
+
+def bindings(folder: Path) -> Path:
+    """A folder with Debian's libvirt bindings and nothing else: python3-libvirt is built for the
+    same Python 3.11, and its version is that of the library."""
+    own = folder / "bindings"
+    own.mkdir(exist_ok=True)
+    found = list(Path("/usr/lib/python3/dist-packages").glob("libvirt*"))
+    if not found or sys.version_info[:2] != (3, 11):
+        raise BadInput("needs python3-libvirt of Debian 12 and Python 3.11")
+    for source in found:
+        target = own / source.name
+        if not target.is_symlink():
+            target.symlink_to(source)
+    return own
+
+
+def until(what: str, so: object, limit_s: float = START_LIMIT_S) -> None:
+    """Wait until `so()` is true. Raises BadInput with `what` if that takes too long."""
+    assert callable(so)
+    ends = time.monotonic() + limit_s
+    while not so():
+        if time.monotonic() > ends:
+            raise BadInput(f"not within {limit_s:.0f} s: {what}")
+        time.sleep(0.2)
+
+
+def quiet(*command: str) -> bool:
+    """Whether a command succeeds."""
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0  # noqa: S603
+
+
+def call(*command: str) -> None:
+    """Run a command. Raises BadInput with its words if it fails."""
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+    if ended.returncode:
+        raise BadInput(f"{' '.join(command[:3])} failed: {ended.stderr.strip()[-400:]}")

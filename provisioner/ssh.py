@@ -155,7 +155,7 @@ class SshShell:
         except (asyncssh.PermissionDenied, asyncssh.KeyImportError) as error:
             raise LoginRefused(f"{remote.user}@{address}: {error}") from None
         except (OSError, asyncssh.Error, TimeoutError) as error:
-            detail = f"ssh {address}: {error or 'no answer'}"
+            detail = f"ssh {address}: {str(error) or 'no answer'}"
             raise Unreachable(detail, maybe_executed=False) from None
         if client.learned is not None and remote.known_hosts is not None:
             await asyncio.to_thread(_pin, remote.known_hosts, host, client.learned)
@@ -197,36 +197,37 @@ class SshShell:
                 )
                 async with process:
                     (out, cut_out), (err, cut_err) = await asyncio.gather(
-                        _read(process.stdout), _read(process.stderr)
+                        _read(process.stdout, process), _read(process.stderr, process)
                     )
-                    if cut_out is None or cut_err is None:
-                        process.close()
                     await process.wait_closed()
         except (OSError, asyncssh.Error, TimeoutError) as error:
-            detail = f"{command.name}: {error or 'no answer in time'}"
+            detail = f"{command.name}: {str(error) or 'no answer in time'}"
             raise Unreachable(detail, maybe_executed=True) from None
         code = process.exit_status
         if code is not None and (code < 0 or code in ENDED):
             code = None
-        if code is None and process.exit_signal is None and connection.is_closed():
+        if process.exit_status is None and process.exit_signal is None and connection.is_closed():
             detail = f"{command.name}: the connection was lost"
             raise Unreachable(detail, maybe_executed=True)
         return ShellOutput(
             exit_code=code,
             stdout=out.decode("utf-8", "replace"),
             stderr=err.decode("utf-8", "replace"),
-            truncated=bool(cut_out is not False or cut_err is not False),
+            truncated=cut_out or cut_err,
         )
 
 
-async def _read(stream: asyncssh.SSHReader[bytes]) -> tuple[bytes, bool | None]:
-    """What is kept of a stream, and whether it was longer; None: it did not stop at all."""
+async def _read(
+    stream: asyncssh.SSHReader[bytes], process: asyncssh.SSHClientProcess[bytes]
+) -> tuple[bytes, bool]:
+    """What is kept of a stream, and whether it was longer; one that does not stop is cut off."""
     kept, seen = bytearray(), 0
     while data := await stream.read(65536):
         seen += len(data)
         kept += data[: OUTPUT_MAX - len(kept)]
         if seen > DISCARD_MAX:
-            return bytes(kept), None
+            process.close()
+            break
     return bytes(kept), seen > len(kept)
 
 

@@ -57,6 +57,8 @@ class CheckContext(Record):
     cabled_pci: Mapping[str, str] = Field(default_factory=dict)
     # PCI address of a GPU or NVSwitch, with and without its function -> its slot
     slot_of_pci: Mapping[str, str] = Field(default_factory=dict)
+    # kind -> versions that the pinned bundle brings
+    bundled: Mapping[str, tuple[str, ...]] = Field(default_factory=dict)
     rail_pci: tuple[str, ...] = ()  # cards that carry the east-west ports, as far as known
     grammars: Mapping[str, str] = Field(default_factory=dict)  # kind -> grammar of its versions
     sockets: int = 0  # CPUs of the bill of materials, or that Redfish lists; 0: not known

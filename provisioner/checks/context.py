@@ -59,6 +59,7 @@ def context_of(
         rail_pci=tuple(
             sorted(slots[p.nic_slot] for p in node.ports if p.rail >= 0 and p.nic_slot in slots)
         ),
+        bundled=_bundled(pins, matrix),
         grammars=grammars or {},
         slot_of_pci=slots_of(
             (d.pci, d.slot) for d in (*gpus, *inventory.devices_of(DeviceKind.NVSWITCH))
@@ -66,6 +67,16 @@ def context_of(
         overrides=overrides or {},
         learned=learned or {},
     )
+
+
+def _bundled(pins: Mapping[str, tuple[str, ...]], matrix: Matrix) -> dict[str, tuple[str, ...]]:
+    """Component kind -> versions that the approved bundles bring."""
+    found: dict[str, tuple[str, ...]] = {}
+    for kind, versions in pins.items():
+        for version in versions:
+            for part, brought in matrix.bundles.get(kind, {}).get(version, {}).items():
+                found[part] = (*found.get(part, ()), brought)
+    return found
 
 
 def gpu_model(inventory: Inventory, profile: str = "") -> str:

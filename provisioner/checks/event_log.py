@@ -26,7 +26,8 @@ _EMPTY = re.compile(r"^SEL has no entries", re.IGNORECASE)
 _FAULTS = re.compile(
     r"uncorrectable|uncorrected|IERR|machine check|fatal|bus error|system error|PERR|SERR"
     r"|non-?recoverable|(?<!non-)critical going|failure detected|failure asserted"
-    r"|power supply AC lost|predictive failure|drive fault|parity|thermal trip|redundancy lost|no usable cpu|CATERR",
+    r"|power supply AC lost|predictive failure|drive fault|parity|thermal trip"
+    r"|redundancy lost|no usable cpu|CATERR",
     re.IGNORECASE,
 )
 _FULL = re.compile(r"\blog\b.{0,20}\bfull\b", re.IGNORECASE)

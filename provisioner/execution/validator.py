@@ -15,6 +15,7 @@ from provisioner.checks.check import BEFORE, Check, CheckContext, Command
 from provisioner.checks.context import context_of
 from provisioner.execution.inband import TEXT_MAX, run_commands
 from provisioner.execution.once import blocked
+from provisioner.execution.outofband import ask_bmc
 from provisioner.execution.work import Site
 from provisioner.model.health import CheckResult, Evidence, Gate, HealthReport, Verdict
 from provisioner.model.inventory import Inventory
@@ -111,8 +112,12 @@ class Validator:
         commands = {c.name: c for check in checks for c in check.commands_of(context)}
         if node.kind is NodeKind.SWITCH:
             return await self._ask_switch(node, list(commands.values()))
-        listed = [(c.name, c.line, c.limit_s) for c in commands.values()]
-        return await run_commands(self._site, node, listed)
+        asked = await ask_bmc(self._site, node, [c for c in commands.values() if c.bmc])
+        if isinstance(asked, Blocker):
+            return asked
+        listed = [(c.name, c.line, c.limit_s) for c in commands.values() if not c.bmc]
+        ran = await run_commands(self._site, node, listed)
+        return ran if isinstance(ran, Blocker) else {**asked, **ran}
 
     async def _ask_switch(self, node: Node, commands: Sequence[Command]) -> Outputs | Blocker:
         address = await self._site.reach.switch(node)

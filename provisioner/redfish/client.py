@@ -13,7 +13,7 @@ from provisioner.model.inventory import Inventory, Power
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.ports import BmcAddress, BmcTransport, Secret, Unreachable
 from provisioner.quirks import Quirk
-from provisioner.redfish import accounts, boot, collect, storage, updates
+from provisioner.redfish import accounts, boot, collect, readings, storage, updates
 from provisioner.redfish.parsing import at, link, text
 from provisioner.redfish.parts import power_of
 from provisioner.redfish.service import Service, action_of, not_offered, raise_silence, target_of
@@ -49,6 +49,10 @@ class Redfish:
         return _spoken(
             await collect.versions(self._service.walk(charted=True), self.quirk, node, bmc)
         )
+
+    async def reading(self, what: str) -> readings.Reading:
+        """Whole resources for health checks; `what` is a key of `readings.READINGS`."""
+        return await readings.READINGS[what](self._service.walk())
 
     async def answers(self) -> bool:
         """Whether the BMC serves its tree again, not only its root: one request."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from provisioner.sim import redfish_sensors
 from provisioner.sim.machine import Machine
 from provisioner.sim.parts import Device
 from provisioner.sim.redfish_answers import Json
@@ -192,6 +193,7 @@ class HostTree:
         if name and "/Chassis/" in target:
             told = {"target": target, "ResetType@Redfish.AllowableValues": [kind]}
             actions["Oem"] = {name: told}
+        sensors = redfish_sensors.mount(self.tree, machine, path)
         self.tree.live(path, lambda: {
             "@odata.type": "#Chassis.v1_14_0.Chassis", "Id": shape.chassis,
             "Name": "Computer System Chassis", "ChassisType": "RackMount",
@@ -199,6 +201,7 @@ class HostTree:
             "SerialNumber": machine.host.serial, "PowerState": machine.host.power, "Status": OK,
             "PCIeDevices": {"@odata.id": f"{path}/PCIeDevices"},
             "NetworkAdapters": {"@odata.id": f"{path}/NetworkAdapters"},
+            "Sensors": sensors,
             "Links": {"ComputerSystems": [link("Systems", shape.system)],
                       "ManagedBy": [link("Managers", shape.manager)]},
             "Actions": actions,

@@ -17,8 +17,9 @@ from provisioner.execution.reach import Reach
 from provisioner.execution.tenancy import Tenancy
 from provisioner.execution.work import Site as Effects
 from provisioner.model.location import Location, Port
-from provisioner.model.node import Node, NodeKind, Placement
+from provisioner.model.node import BmcRef, Node, NodeKind, Placement
 from provisioner.ports import (
+    BmcAddress,
     Call,
     PlaybookResult,
     Reply,
@@ -29,6 +30,7 @@ from provisioner.ports import (
     Unreachable,
 )
 from provisioner.settings import Settings
+from provisioner.sim.bmc import from_files, make_service
 from provisioner.sim.site import SWITCH_PASSWORD, SWITCH_USER, Site
 from provisioner.simulated_runner import asked, outputs
 from provisioner.store import open_store
@@ -94,10 +96,40 @@ class InMemorySwitches:
         pass
 
 
-class SiteCredentials:
-    """Every switch's credential."""
+class InMemoryBmcs:
+    """BmcTransport to the simulated hosts' BMCs without a wire."""
 
-    async def current(self, _name: str) -> tuple[str, Secret]:
+    def __init__(self, site: Site) -> None:
+        self.services = {
+            f"https://{name}.host": make_service(machine, "host", site.clock, from_files({}))
+            for name, machine in site.machines.items()
+        }
+
+    async def request(self, bmc: BmcAddress, call: Call) -> Reply:
+        parts = urlsplit(call.path)
+        headers = {}
+        if bmc.secret is not None:
+            pair = f"{bmc.username}:{bmc.secret.reveal()}".encode()
+            headers["authorization"] = f"Basic {base64.b64encode(pair).decode()}"
+        told = self.services[bmc.url].handle(
+            call.method, parts.path, dict(parse_qsl(parts.query)), headers, b"", "test"
+        )
+        if not told.status:
+            raise Unreachable("connection reset", maybe_executed=False)
+        return Reply(told.status, {k.lower(): v for k, v in told.headers.items()}, told.body)
+
+
+class SiteCredentials:
+    """Every switch's credential, and those of BMCs as they came."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+
+    async def current(self, name: str) -> tuple[str, Secret]:
+        node, _, what = name.partition("/")
+        if what == "host":
+            bmc = self._site.machines[node].bmcs["host"]
+            return bmc.username, Secret(bmc.password)
         return SWITCH_USER, Secret(SWITCH_PASSWORD)
 
 
@@ -128,7 +160,8 @@ class Rig:
         self.switches = InMemorySwitches(self.site)
         self.hosts = InMemoryHosts(self.site)
         self.store = open_store(":memory:", inline=True)
-        reach = Reach(None, self.switches, SiteCredentials())
+        self.bmcs = InMemoryBmcs(self.site)
+        reach = Reach(self.bmcs, self.switches, SiteCredentials(self.site))
         self.effects = Effects(
             clock=self.clock,
             settings=Settings(**settings),
@@ -148,6 +181,9 @@ class Rig:
                 kind=NodeKind(entry["kind"]),
                 address=entry["address"],
                 placement=Placement.MAINTENANCE,
+                bmcs=(BmcRef(name="host", url=f"https://{entry['name']}.host"),)
+                if entry["kind"] == "host"
+                else (),
                 location=Location(**entry["location"]),
                 ports=tuple(Port(**p) for p in entry.get("ports", ())),
             )

@@ -29,6 +29,8 @@ from provisioner.store.vault import Vault
 
 log = logging.getLogger(__name__)
 
+EVERYWHERE = frozenset({"0.0.0.0", "::"})  # noqa: S104 (no name by which anybody reaches us)
+
 
 @dataclass(frozen=True)
 class AgentDoor:
@@ -60,7 +62,7 @@ async def serve_agents(
     """Serve the lookup and heartbeat API. Raises `InputError` if it cannot be served there."""
     authority = open_authority(data)
     named = urlsplit(door.url).hostname or ""
-    hosts = tuple(dict.fromkeys(h for h in (named, door.host) if h and h not in ("0.0.0.0", "::")))  # noqa: S104
+    hosts = tuple(dict.fromkeys(h for h in (named, door.host) if h and h not in EVERYWHERE))
     if not hosts or (door.url and not named):
         remedy = "Say how ramdisks reach us: --agent-url https://ADDRESS:PORT."
         raise InputError("--agent-url", door.url, "names no address of ours", remedy)

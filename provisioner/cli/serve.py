@@ -31,39 +31,35 @@ from provisioner.wall_clock import WallClock
 
 log = logging.getLogger(__name__)
 
+DataDirectory = Annotated[Path, typer.Option(help="Data directory; made if it is not there.")]
+Matrices = Annotated[list[Path] | None, typer.Option(help="Matrix, then overlays; repeatable.")]
+Artifacts = Annotated[Path, typer.Option(help="Directory of firmware files.")]
+ArtifactHost = Annotated[
+    str, typer.Option(help="Our address that BMCs and switches pull artifacts from.")
+]
+Port = Annotated[int, typer.Option(min=0, max=65535)]
+AgentHost = Annotated[str, typer.Option(help="Our address that maintenance agents call.")]
+AgentUrl = Annotated[str, typer.Option(help="How ramdisks reach it, if not by host and port.")]
+CaFile = Annotated[Path | None, typer.Option(help="CAs that BMC certificates may have.")]
+Simulator = Annotated[Path | None, typer.Option(help="Control socket of `provisioner sim serve`.")]
+
 
 def serve(
-    data: Annotated[Path, typer.Option(help="Data directory; made if it is not there.")] = Path(
-        "var"
-    ),
-    matrix: Annotated[
-        list[Path] | None, typer.Option(help="Matrix, then overlays; repeatable.")
-    ] = None,
-    artifacts: Annotated[Path, typer.Option(help="Directory of firmware files.")] = Path(
-        "artifacts"
-    ),
-    artifact_host: Annotated[
-        str, typer.Option(help="Our address that BMCs and switches pull artifacts from.")
-    ] = "127.0.0.1",
-    artifact_port: Annotated[int, typer.Option(min=0, max=65535)] = 8070,
-    agent_host: Annotated[
-        str, typer.Option(help="Our address that maintenance agents call.")
-    ] = "127.0.0.1",
-    agent_port: Annotated[int, typer.Option(min=0, max=65535)] = 6385,
-    agent_url: Annotated[
-        str, typer.Option(help="How ramdisks reach it, if not by host and port.")
-    ] = "",
+    data: DataDirectory = Path("var"),
+    matrix: Matrices = None,
+    artifacts: Artifacts = Path("artifacts"),
+    artifact_host: ArtifactHost = "127.0.0.1",
+    artifact_port: Port = 8070,
+    agent_host: AgentHost = "127.0.0.1",
+    agent_port: Port = 6385,
+    agent_url: AgentUrl = "",
     settings: Annotated[Path | None, typer.Option(help="Settings (docs/settings.md).")] = None,
     playbooks: Annotated[Path, typer.Option(help="Playbooks.")] = Path("ansible/playbooks"),
     ssh_user: Annotated[str, typer.Option(help="Login on hosts.")] = "provisioner",
     ssh_key: Annotated[Path | None, typer.Option(help="Private key for hosts.")] = None,
     known_hosts: Annotated[Path | None, typer.Option(help="Host keys we trust.")] = None,
-    ca_file: Annotated[
-        Path | None, typer.Option(help="CAs that BMC certificates may have.")
-    ] = None,
-    simulator: Annotated[
-        Path | None, typer.Option(help="Control socket of `provisioner sim serve`.")
-    ] = None,
+    ca_file: CaFile = None,
+    simulator: Simulator = None,
     lab: Annotated[bool, typer.Option(help="Unknown pins are left alone, not refused.")] = False,
 ) -> None:
     """Run the daemon until it is stopped (Ctrl-C or SIGTERM).

@@ -55,16 +55,13 @@ image-test: setup ## build the test profile and look into it (root, minutes)
 vm-test: setup ## boot the built test image on a virtual machine, erase, write, boot from disk (root)
 	$(VENV)/bin/python -m images.vm.run $(ARGS)
 
-image-bench-ansible: setup ## what a playbook costs in batches and host by host (needs root); ARGS="--hosts 20"
-	$(VENV)/bin/python tests/bench/bench_ansible.py $(ARGS)
-
 bench-isolation: setup ## find planted culprits on 64 to 2,048 nodes; last line JSON; ARGS=0.2 for fewer
 	@$(VENV)/bin/python tests/bench/bench_isolation.py $(ARGS)
 
 bench-ansible: setup ## what a playbook costs in batches and host by host (needs root); ARGS="--hosts 20"
 	$(VENV)/bin/python tests/bench/bench_ansible.py $(ARGS)
 
-lock: ## resolve the image's Python locks anew (needs uv)
+image-lock: ## resolve the image's Python locks anew (needs uv)
 	for name in agent builder; do uv pip compile --quiet --python-version 3.11 \
 		--python-platform x86_64-manylinux_2_34 --generate-hashes --custom-compile-command "make image-lock" \
 		images/lock/$$name.in -o images/lock/$$name.lock; done

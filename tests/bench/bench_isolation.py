@@ -1,0 +1,151 @@
+"""How well and how cheaply culprits are found: `make bench-isolation`; argument: SCALE (1.0).
+
+Synthetic rail-optimised fabrics (units of 32 nodes, 8 rails) with planted faults and 3 % of wrong
+results, against testing all pairs once, which would find less: it hears every pair a single time.
+The last line is JSON: found_fraction and innocent_condemned over all campaigns,
+cost_over_all_pairs of the worst campaign of all.
+
+Lower bounds on the node-minutes of anybody who meets the same promise:
+* coverage: 99 % found. One pass lets `noise` of the culprits through, two let noise² through; so
+  a node must on average be in c tests, noise (2 - c) + noise² (c - 1) <= 1 %: 1.69 at 3 %.
+* information: log2 of the number of ways to plant these faults, over what the results of one pair
+  test can tell (8 rails, each a binary symmetric channel of capacity 1 - H(noise)).
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+import time
+from dataclasses import dataclass, field
+from math import comb, log2
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "planning"))
+
+from planted import World, fabric_of, isolate, name_of, plant
+
+from provisioner.planning.isolation_words import Fabric, IsolationPolicy
+
+NOISE = 0.03
+SEEDS = {64: 16, 128: 8, 256: 4, 512: 2, 1024: 1, 2048: 1}
+FAULTS: dict[str, dict[str, int]] = {
+    "nothing": {},
+    "bad node": {"nodes": 1},
+    "bad link": {"links": 1},
+    "bad leaf": {"leaves": 1},
+    "several": {"nodes": 3, "links": 5, "leaves": 1},
+    "slow node and link": {"nodes": 1, "links": 1},
+}
+SLOW = 0.85  # of the cohort's bandwidth
+
+
+@dataclass
+class Sum:
+    """Over the campaigns of one row."""
+
+    planted: int = 0
+    found: int = 0
+    innocent: int = 0
+    undecided: int = 0
+    rounds: int = 0
+    costs: list[float] = field(default_factory=list)  # over all pairs
+    over_bound: list[float] = field(default_factory=list)
+    cpu_s: float = 0.0
+
+
+def all_pairs_minutes(fabric: Fabric, policy: IsolationPolicy) -> float:
+    """Node-minutes of testing every pair once, all rails at once."""
+    count = len(fabric.nodes)
+    return count * (count - 1) * policy.pair_minutes
+
+
+def lower_bound_minutes(fabric: Fabric, faults: dict[str, int], policy: IsolationPolicy) -> float:
+    """Node-minutes that nobody can stay below (see the module's words)."""
+    count, cells = len(fabric.nodes), len(fabric.leaf_of)
+    tests_each = (2 * NOISE - NOISE**2 - 0.01) / (NOISE - NOISE**2)
+    bits = (
+        log2(comb(count, faults.get("nodes", 0)))
+        + log2(comb(cells, faults.get("links", 0)))
+        + log2(comb(len(fabric.cells_of_leaf), faults.get("leaves", 0)))
+    )
+    capacity = 1 + NOISE * log2(NOISE) + (1 - NOISE) * log2(1 - NOISE)
+    rails = cells / count
+    return policy.pair_minutes * max(tests_each * count, 2 * bits / (rails * capacity))
+
+
+def campaign(fabric: Fabric, name: str, seed: int, policy: IsolationPolicy, into: Sum) -> None:
+    """One campaign, added to its row."""
+    faults = FAULTS[name]
+    world = plant(World(fabric, random.Random(f"{name} {seed}"), NOISE), **faults)
+    if name.startswith("slow"):
+        world.slow = dict.fromkeys([*world.nodes, *world.links], SLOW)
+    began = time.process_time()
+    verdicts = isolate(world, policy)
+    into.cpu_s += time.process_time() - began
+    blamed = {name_of(b) for b in verdicts.condemned}
+    into.planted += len(world.planted())
+    into.found += len(blamed & world.planted())
+    into.innocent += len(blamed - world.planted())
+    into.undecided += len(verdicts.undecided)
+    into.rounds = max(into.rounds, verdicts.rounds)
+    into.costs.append(verdicts.node_minutes / all_pairs_minutes(fabric, policy))
+    into.over_bound.append(verdicts.node_minutes / lower_bound_minutes(fabric, faults, policy))
+
+
+def say(line: str) -> None:
+    """One line of the table, at once."""
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def main() -> None:
+    scale = float(sys.argv[1]) if len(sys.argv) > 1 else 1.0
+    whole: dict[str, Sum] = {}
+    head = f"{'nodes':>5} {'screened in':>11} {'planted':20} {'campaigns':>9} {'found':>9} "
+    head += f"{'innocent':>8} {'undecided':>9} {'rounds':>6} {'/all pairs':>10} {'/bound':>6} CPU s"
+    say(head)
+    for size, seeds in SEEDS.items():
+        fabric = fabric_of(size)
+        for mode, policy in (
+            ("pairs", IsolationPolicy(noise=NOISE)),
+            ("groups of 8", IsolationPolicy(noise=NOISE, group_size=8)),
+        ):
+            for name in FAULTS:
+                row = Sum()
+                for seed in range(max(1, round(seeds * scale))):
+                    campaign(fabric, name, seed, policy, row)
+                total = whole.setdefault(mode, Sum())
+                for part in ("planted", "found", "innocent", "undecided"):
+                    setattr(total, part, getattr(total, part) + getattr(row, part))
+                total.costs += row.costs
+                total.over_bound += row.over_bound
+                found = f"{row.found}/{row.planted}"
+                say(
+                    f"{size:5} {mode:>11} {name:20} {len(row.costs):9} {found:>9} "
+                    f"{row.innocent:8} {row.undecided:9} {row.rounds:6} {max(row.costs):10.4f} "
+                    f"{max(row.over_bound):6.2f} {row.cpu_s:5.1f}"
+                )
+    pairs = whole["pairs"]
+    groups = whole["groups of 8"]
+    say(
+        json.dumps(
+            {
+                "found_fraction": round(pairs.found / pairs.planted, 4),
+                "innocent_condemned": pairs.innocent,
+                "cost_over_all_pairs": round(max(pairs.costs), 4),
+                "cost_over_lower_bound": round(max(pairs.over_bound), 2),
+                "planted": pairs.planted,
+                "undecided": pairs.undecided,
+                "campaigns": len(pairs.costs),
+                "groups_found_fraction": round(groups.found / groups.planted, 4),
+                "groups_innocent_condemned": groups.innocent,
+                "groups_cost_over_all_pairs": round(max(groups.costs), 4),
+            }
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()

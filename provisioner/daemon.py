@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from aiohttp import web
 
 from provisioner.checks import ALL as CHECKS
+from provisioner.checks.threshold_data import Limits
+from provisioner.control.certifier import Certifier
 from provisioner.control.engine import EmbeddedEngine
 from provisioner.control.observer import Observer
 from provisioner.control.performer import Performer
@@ -69,6 +71,7 @@ class Parts:
     signer: Signer
     os_images: OsImages | None = None
     login: HostLogin | None = None
+    thresholds: Mapping[str, Limits] = field(default_factory=dict)  # the site's own
 
 
 class Daemon:
@@ -104,8 +107,14 @@ class Daemon:
             executor=Executor(self.site, profiles),
             tenancy=self.tenancy,
             eraser=Eraser(self.site, policy_of(parts.settings)),
-            validator=Validator(self.site, parts.store, CHECKS, parts.matrix),
-            signer=parts.signer,
+            certifier=Certifier(
+                parts.store,
+                parts.clock,
+                parts.settings,
+                observer=self.observer,
+                validator=Validator(self.site, parts.store, CHECKS, parts.matrix, parts.thresholds),
+                signer=parts.signer,
+            ),
         )
         self.reconciler = Reconciler(
             parts.store, parts.clock, parts.settings, self.observer, self.performer

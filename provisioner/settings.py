@@ -6,6 +6,8 @@ One frozen model; nothing else in the program reads the environment or a configu
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import Field
 
 from provisioner.model.base import Record
@@ -18,6 +20,12 @@ class Settings(Record):
         default=True, description="Refuse unknown pins, and moves without file, digest or evidence."
     )
     site: str = Field("site", description="Name of the site, the first part of every location.")
+
+    fabric_overlay: Literal["pure_l3", "l3_evpn"] = Field(
+        "l3_evpn",
+        description="What tenants' networks are in the fabric: it decides the NICs' inter-packet "
+        "gap (`nic_runtime` of the matrix).",
+    )
 
     # how much at once
     requests_max: int = Field(
@@ -104,6 +112,17 @@ class Settings(Record):
     )
     good_reads_wanted: int = Field(
         3, ge=1, le=10, description="Good answers in a row before a restarted BMC is trusted."
+    )
+
+    # what is demanded before a certificate
+    certify_gates: str = Field(
+        "ab",
+        pattern=r"^abc?d?$",
+        description="Gates that a node passes: a identity and errors, b load, c fabric with "
+        "partners, d long burn of new nodes and parts.",
+    )
+    test_budget_s: float = Field(
+        0.0, ge=0, description="Time that the tests of one node may take; 0: as long as it takes."
     )
 
     # from one tenant to the next

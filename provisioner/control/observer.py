@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from provisioner import components
+from provisioner import checks, components
 from provisioner.execution.collector import Collector
 from provisioner.execution.tenancy import Tenancy
+from provisioner.model.health import Gate
 from provisioner.model.inventory import DeviceKind, Inventory
 from provisioner.model.matrix import Matrix
 from provisioner.model.node import Boots, Node, NodeKind, Placement, State
@@ -18,6 +19,13 @@ from provisioner.planning.history import history
 from provisioner.planning.lifecycle import View
 from provisioner.planning.planner import plan
 from provisioner.planning.port_isolation import placement_of
+from provisioner.planning.selection import (
+    Selection,
+    SelectionPolicy,
+    Standing,
+    change_since,
+    select,
+)
 from provisioner.ports import Clock, Store
 from provisioner.settings import Settings
 
@@ -153,6 +161,7 @@ class Observer:
         found = await self._plan(node, inventory, operation)
         if report is not None and not certification.judges(report, inventory, node):
             report = None
+        selection = await self._selection(node, inventory)
         blockers: tuple[Blocker, ...] = ()
         if report is not None:
             blockers = certification.blockers(
@@ -161,14 +170,33 @@ class Observer:
                 plan=found,
                 report=report,
                 now=self._clock.now(),
+                demanded=None if selection is None else selection.demanded,
             )
         return View(
             inventory=inventory,
             plan=found,
             neighbours_busy=busy,
+            selection=selection,
             report=report,
             report_blockers=blockers,
         )
+
+    async def _selection(self, node: Node, inventory: Inventory) -> Selection | None:
+        """The checks that what changed since the last certificate asks for; None for a switch."""
+        if node.kind is NodeKind.SWITCH:
+            return None
+        last = await self._store.certificate(node.certificate) if node.certificate else None
+        proof = await self._store.proof(node.id)
+        served = proof is not None and last is not None and proof.certificate == last.id
+        turnover = served and proof is not None and proof.tenant != node.tenant
+        change = change_since(last, inventory, turnover=turnover, suspect=node.attempts > 0)
+        days = 0.0 if last is None else max(0.0, self._clock.now() - last.issued_at) / 86400
+        settings = self._settings
+        policy = SelectionPolicy(
+            gates=frozenset(Gate(letter) for letter in settings.certify_gates),
+            budget_s=settings.test_budget_s or None,
+        )
+        return select(change, checks.ALL, policy, Standing(healthy_days=days))
 
     async def _certified(self, node: Node) -> View:
         view = View()

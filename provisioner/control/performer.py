@@ -7,10 +7,10 @@ Rule: a state is entered only through `_enter`, which asks the table; only this 
 from __future__ import annotations
 
 import asyncio
-import uuid
 from collections.abc import Sequence
 from typing import Any
 
+from provisioner.control.certifier import Certifier
 from provisioner.control.observer import Observer
 from provisioner.control.sanitizing import sanitize
 from provisioner.execution.erasure import Eraser
@@ -18,13 +18,11 @@ from provisioner.execution.executor import Executor
 from provisioner.execution.hold import Hold
 from provisioner.execution.identify import Identifier
 from provisioner.execution.tenancy import Tenancy
-from provisioner.execution.validator import Validator
 from provisioner.model.node import Node, Placement, State
 from provisioner.model.operation import LedgerEntry
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.plan import Disruption, Step
 from provisioner.model.tenant import MAINTENANCE_VRF, ReleaseProof
-from provisioner.planning import certification
 from provisioner.planning.admission import admit
 from provisioner.planning.journey import may_enter
 from provisioner.planning.lifecycle import (
@@ -42,7 +40,6 @@ from provisioner.planning.lifecycle import (
 )
 from provisioner.ports import Clock, Store
 from provisioner.settings import Settings
-from provisioner.store.signing import Signer
 
 Problems = Sequence[Blocker]
 
@@ -61,8 +58,7 @@ class Performer:
         executor: Executor,
         tenancy: Tenancy,
         eraser: Eraser,
-        validator: Validator,
-        signer: Signer,
+        certifier: Certifier,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -72,8 +68,7 @@ class Performer:
         self._executor = executor
         self._tenancy = tenancy
         self._eraser = eraser
-        self._validator = validator
-        self._signer = signer
+        self._certifier = certifier
         self._admission = asyncio.Lock()
         self.disrupted: dict[str, Disruption] = {}
 
@@ -93,10 +88,10 @@ class Performer:
                 return await self._execute(hold, node, turn.step, view)
             case Validate():
                 assert view is not None
-                return await self._validate(hold, node, view)
+                return await self._certifier.validate(hold, node, view)
             case Certify():
                 assert view is not None
-                return await self._certify(hold, node, view)
+                return await self._certifier.certify(hold, node, view)
             case Release():
                 return await self._release(hold, node, turn.vrf)
             case Rest() if node.state is State.RELEASED and view is not None:
@@ -213,48 +208,6 @@ class Performer:
             if not reasons:
                 self.disrupted[node.id] = step.disruption
             return reasons
-
-    async def _validate(self, hold: Hold, node: Node, view: View) -> Problems:
-        assert view.inventory is not None
-        await hold.record(node=node.model_copy(update={"note": "health checks are running"}))
-        report = await self._validator.validate(node, view.inventory)
-        if isinstance(report, Blocker):
-            return (report,)
-        summary = {r.check: r.verdict.value for r in report.results}
-        await hold.record(inventory=view.inventory, report=report, journal=[("validated", summary)])
-        return ()
-
-    async def _certify(self, hold: Hold, node: Node, view: View) -> Problems:
-        assert view.inventory is not None
-        assert view.report is not None
-        assert may_enter(node, State.CERTIFIED, node.placement)
-        now = self._clock.now()
-        certificate = self._signer.sign(
-            certification.issue(
-                certificate_id=uuid.uuid4().hex,
-                node=node,
-                inventory=view.inventory,
-                report=view.report,
-                matrix_digest=self._observer.matrix_digest,
-                now=now,
-                valid_s=self._settings.certificate_days * 86400,
-            )
-        )
-        changed = node.moved(
-            State.CERTIFIED,
-            now,
-            certificate=certificate.id,
-            blockers=(),
-            attempts=0,
-            note="certified",
-        )
-        await hold.record(
-            node=changed,
-            inventory=view.inventory,  # the parts that drift is measured from
-            certificate=certificate,
-            journal=[("certified", {"certificate": certificate.id})],
-        )
-        return ()
 
     async def _release(self, hold: Hold, node: Node, vrf: str) -> Problems:
         """Into the tenant's VRF, with proof; anything less than proof goes back to maintenance."""

@@ -11,8 +11,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from provisioner import checks as declared
 from provisioner import components
+from provisioner.checks import roce_runtime
 from provisioner.checks.check import BEFORE, Check, CheckContext, Command
 from provisioner.checks.context import context_of
+from provisioner.checks.threshold_data import Limits
+from provisioner.execution import runtime
 from provisioner.execution.inband import TEXT_MAX, run_commands
 from provisioner.execution.once import blocked
 from provisioner.execution.outofband import ask_bmc
@@ -23,32 +26,61 @@ from provisioner.model.matrix import Matrix
 from provisioner.model.node import Node, NodeKind
 from provisioner.model.outcome import Blocker
 from provisioner.planning.certification import identity
+from provisioner.planning.repeats import RepeatPolicy, again, verdict_of
 from provisioner.ports import Call, PortError, Store
 
 Outputs = Mapping[str, Evidence]
+_REPEATS = RepeatPolicy()
 _GRAMMARS = {kind.name: kind.grammar for kind in components.ALL.values()}
 
 
 class Validator:
-    """`checks` is the table of contents in `checks/`; the matrix gives what is pinned."""
+    """`checks` is the table of contents in `checks/`; the matrix gives what is pinned.
 
-    def __init__(self, site: Site, store: Store, checks: Sequence[Check], matrix: Matrix) -> None:
+    `thresholds`: the site's own, which beat the published ones.
+    """
+
+    def __init__(
+        self,
+        site: Site,
+        store: Store,
+        checks: Sequence[Check],
+        matrix: Matrix,
+        thresholds: Mapping[str, Limits] | None = None,
+    ) -> None:
         self._site = site
         self._store = store
         self._checks = checks
         self._matrix = matrix
+        self._thresholds = thresholds or {}
 
     async def validate(
-        self, node: Node, inventory: Inventory, selected: Collection[str] | None = None
+        self,
+        node: Node,
+        inventory: Inventory,
+        selected: Collection[str] | None = None,
+        learned: Mapping[str, tuple[float, str]] | None = None,
     ) -> HealthReport | Blocker:
         """A report bound to this inventory. A Blocker: the node could not be asked at all.
 
-        `selected`: names of the checks to run; None: those of every validation.
+        `selected`: names of the checks to run; None: those of every validation. `learned`: floors
+        that the fleet taught.
         """
         started_at = self._site.clock.now()
-        context = context_of(node, inventory, self._matrix, grammars=_GRAMMARS)
+        context = context_of(
+            node,
+            inventory,
+            self._matrix,
+            overrides=self._thresholds,
+            learned=learned,
+            grammars=_GRAMMARS,
+        )
         names = declared.plain(node.kind) if selected is None else selected
         mine = [c for c in self._checks if c.kind is node.kind and c.name in names]
+        if any(c is roce_runtime.CHECK for c in mine):
+            unset = await runtime.apply(self._site, node, inventory, context.nic_runtime)
+            if unset is not None:
+                return unset
         results: list[CheckResult] = []
         last: dict[str, Evidence] = {}  # the last look at every command, for what grew since
         for gate in Gate:
@@ -68,6 +100,7 @@ class Validator:
             started_at=started_at,
             ended_at=self._site.clock.now(),
             results=tuple(results),
+            selected=tuple(c.name for c in mine) if selected is not None else (),
         )
 
     async def _stage(
@@ -86,16 +119,33 @@ class Validator:
         last.update(outputs)
         if not stage[0].load:
             return results
-        again = [c for c in mine if c.after_load]
-        outputs = await self._ask(node, again, context) if again else {}
+        while again(results, _REPEATS):
+            outputs = await self._ask(node, stage, context)
+            if isinstance(outputs, Blocker):
+                return outputs
+            results.append(await self._judge(stage[0], outputs, context))
+        return await self._after_load(node, verdict_of(results, _REPEATS), mine, context, last)
+
+    async def _after_load(
+        self,
+        node: Node,
+        load: CheckResult,
+        mine: Sequence[Check],
+        context: CheckContext,
+        last: dict[str, Evidence],
+    ) -> list[CheckResult] | Blocker:
+        """What grew during a load test is judged, from before it to after its last run."""
+        results = [load]
+        looks = [c for c in mine if c.after_load]
+        outputs = await self._ask(node, looks, context) if looks else {}
         if isinstance(outputs, Blocker):
             return outputs
         both = {**outputs, **{n + BEFORE: last[n] for n in outputs if n in last}}
         last.update(outputs)
-        for check in again:
+        for check in looks:
             result = await self._judge(check, both, context)
-            name = declared.after(check.name, stage[0].name)
-            results.append(result.model_copy(update={"check": name, "gate": stage[0].gate}))
+            name = declared.after(check.name, load.check)
+            results.append(result.model_copy(update={"check": name, "gate": load.gate}))
         return results
 
     async def _judge(self, check: Check, outputs: Outputs, context: CheckContext) -> CheckResult:

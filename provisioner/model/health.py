@@ -74,6 +74,8 @@ class HealthReport(Record):
     started_at: float
     ended_at: float
     results: tuple[CheckResult, ...]
+    selected: tuple[str, ...] = ()  # checks that were chosen for it; (): those of every validation
+    causes: tuple[str, ...] = ()  # why these
 
     @property
     def failures(self) -> tuple[CheckResult, ...]:

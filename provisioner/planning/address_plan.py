@@ -129,7 +129,7 @@ def problems(plan: AddressPlan) -> tuple[Problem, ...]:
             found.append(_problem(field.split()[0], f"{text}: {error}", "Write a network."))
     for i, (field, network) in enumerate(networks):
         for other, second in networks[:i]:
-            if network.version == second.version and network.overlaps(second):  # type: ignore[arg-type]
+            if network.version == second.version and network.overlaps(second):
                 problem = f"{network} overlaps {second} of {other}"
                 found.append(_problem(field.split()[0], problem, "Take another network."))
     return (*found, *_room(plan, dict(networks)))

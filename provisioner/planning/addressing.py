@@ -21,7 +21,7 @@ class _Bits(NamedTuple):
 
     shift: int
     mask: int
-    count: int
+    many: int
 
 
 class Addressing:
@@ -54,7 +54,7 @@ class Addressing:
             (end.node, self._node),
             (end.link, self._link),
         ):
-            assert 0 <= number < bits.count, end
+            assert 0 <= number < bits.many, end
         return (
             end.rail << self._rail.shift
             | end.plane << self._plane.shift
@@ -83,12 +83,12 @@ class Addressing:
     def has(self, end: RailEnd) -> bool:
         """Whether the plan has this place."""
         return (
-            0 <= end.rail < self._rail.count
-            and 0 <= end.plane < self._plane.count
-            and 0 <= end.pod < self._pod.count
-            and 0 <= end.unit < self._unit.count
-            and 0 <= end.node < self._node.count
-            and 0 <= end.link < self._link.count
+            0 <= end.rail < self._rail.many
+            and 0 <= end.plane < self._plane.many
+            and 0 <= end.pod < self._pod.many
+            and 0 <= end.unit < self._unit.many
+            and 0 <= end.node < self._node.many
+            and 0 <= end.link < self._link.many
         )
 
     def ipv4(self, end: RailEnd) -> str:

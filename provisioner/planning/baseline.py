@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from statistics import median
 
 from provisioner.model.base import Record
-from provisioner.planning.cohort import Sample, group_of
+from provisioner.model.cohort import Baseline, Sample
+from provisioner.planning.cohort import group_of
 from provisioner.planning.metrics import MetricRule, rule_of
 
 
@@ -20,31 +21,13 @@ class LearningPolicy(Record):
     """Who may teach, and how fast a level may move. Proposals, to be tuned."""
 
     nodes_min: int = 8
-    share_min: float = 0.1  # of the certified nodes
+    share_min: float = 0.1  # of the sound nodes
     racks_min: int = 2
     window: float = 0.05  # one level: values this close together (SuperBench's variance rule)
     margin: float = 0.05  # a floor is this much below the level (SuperBench's variance rule)
     step_max: float = 0.01  # how far one learning may lower a level
     drift_max: float = 0.03  # how far all learnings together may lower it below the anchor
     rise_max: float = 0.10  # a larger rise is a changed measurement, not a better fleet
-
-
-class Baseline(Record):
-    """A learned level and the floor that follows (a ceiling, where less is better)."""
-
-    metric: str  # the group: "busbw_gb_s", or with a rail
-    profile: str
-    versions: str
-    level: float
-    floor: float
-    anchor: float  # the first level, or the published value
-    nodes: int
-    racks: int
-    below: int  # certified nodes that are worse than the floor
-    learned_at: float
-
-    def __str__(self) -> str:
-        return f"{self.nodes} nodes in {self.racks} racks share {self.level:.6g}"
 
 
 class NotLearned(Record):
@@ -64,11 +47,11 @@ def learn(
     policy: LearningPolicy,
     now: float,
 ) -> Baseline | NotLearned:
-    """The level of one metric group of one cohort. Only certified nodes are looked at."""
+    """The level of one metric group of one cohort. Only sound nodes are looked at."""
     rule = rule_of(metric)
     if rule is None:
         return _not(metric, "it is not compared", "Add its unit to the rules of metrics.")
-    taught = [(s, v) for s in samples if s.certified for v in _typical(s, metric)]
+    taught = [(s, v) for s in samples if s.sound for v in _typical(s, metric)]
     cohorts = {(s.profile, s.versions) for s, _ in taught}
     if len(cohorts) > 1:
         return _not(metric, "the samples are of several cohorts", "Learn each by itself.")
@@ -77,9 +60,9 @@ def learn(
     if best is None:
         return _not(
             metric,
-            f"no level is shared by {quorum} certified nodes in {policy.racks_min} racks "
+            f"no level is shared by {quorum} sound nodes in {policy.racks_min} racks "
             f"({len(taught)} measured it)",
-            "Certify more nodes, or approve a provisional floor.",
+            "Let more nodes be checked, or approve a provisional floor.",
         )
     level = median(v for _, v in best)
     anchor = published if published is not None else previous.anchor if previous else level

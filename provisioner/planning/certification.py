@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from math import floor
 
 from provisioner import checks
@@ -66,9 +66,18 @@ def judges(report: HealthReport, inventory: Inventory, node: Node) -> bool:
 
 
 def blockers(
-    *, node: Node, inventory: Inventory, plan: Plan, report: HealthReport, now: float
+    *,
+    node: Node,
+    inventory: Inventory,
+    plan: Plan,
+    report: HealthReport,
+    now: float,
+    demanded: Collection[str] | None = None,
 ) -> tuple[Blocker, ...]:
-    """Every reason why no certificate may be issued; () if one may."""
+    """Every reason why no certificate may be issued; () if one may.
+
+    `demanded`: checks that what changed asks for; None: those of every validation.
+    """
     found = [*_failed(report), *plan.blockers, *_unplanned(node, plan)]
     if report.node != node.id or report.inventory_digest != identity(inventory):
         found.append(
@@ -88,7 +97,7 @@ def blockers(
                 "Run the checks again.",
             )
         )
-    found += _missing(node, report)
+    found += _missing(node, report, demanded)
     if node.kind is NodeKind.HOST:
         found += _host(node, inventory)
     return tuple(found[:BLOCKERS_MAX])
@@ -203,12 +212,14 @@ def _sentence(finding: Finding, findings: Sequence[Finding]) -> str:
     return words + (f"; and {len(findings) - 1} more" if len(findings) > 1 else "")
 
 
-def _missing(node: Node, report: HealthReport) -> list[Blocker]:
+def _missing(node: Node, report: HealthReport, demanded: Collection[str] | None) -> list[Blocker]:
     """Checks that must have a result and have none."""
     judged = {r.check for r in report.results}
+    names = checks.plain(node.kind) if demanded is None else set(demanded)
+    wanted = names | set(report.selected)  # whatever was begun must have ended well
     return [
         _blocker(Reason.CHECK_SKIPPED, name, "it was not run", "Run the checks again.")
-        for name in checks.required(node.kind)
+        for name in checks.required(node.kind, wanted)
         if name not in judged
     ]
 

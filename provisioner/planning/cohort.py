@@ -12,10 +12,11 @@ import hashlib
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from statistics import NormalDist, median
 
 from provisioner.model.base import Record
+from provisioner.model.cohort import Sample
 from provisioner.model.health import Finding, HealthReport, Severity, Verdict
 from provisioner.model.inventory import Inventory
 from provisioner.planning.metrics import MetricRule, matters, rule_of
@@ -30,17 +31,6 @@ class Policy(Record):
     members_min: int = 8  # nodes; fewer judge nobody
     z_max: float = 3.5  # Iglewicz and Hoaglin's limit for the modified z-score
     chance: float = 0.01  # that a whole cohort without a fault names anybody
-
-
-class Sample(Record):
-    """What one node measured when it was last judged."""
-
-    node: str
-    rack: str
-    profile: str
-    versions: str  # digest of its version set
-    measured: Mapping[str, float]
-    certified: bool  # it passed everything: only then does it teach
 
 
 class Outlier(Record):
@@ -60,7 +50,11 @@ class Outlier(Record):
 
 
 def sample_of(report: HealthReport, inventory: Inventory, profile: str, rack: str) -> Sample:
-    """A report's numbers; of a metric that several checks give, the last one's."""
+    """A report's numbers; of a metric that several checks give, the last one's.
+
+    A check that was skipped for want of a floor says nothing against a node: it may teach that
+    floor. One that was skipped behind a failure has that failure beside it.
+    """
     measured: dict[str, float] = {}
     for result in report.results:
         measured.update(result.measured)
@@ -70,7 +64,8 @@ def sample_of(report: HealthReport, inventory: Inventory, profile: str, rack: st
         profile=profile,
         versions=version_set(inventory),
         measured=measured,
-        certified=not report.failures,
+        sound=all(r.verdict is not Verdict.FAIL for r in report.results),
+        taken_at=report.ended_at,
     )
 
 
@@ -156,14 +151,14 @@ def siblings(sample: Sample) -> tuple[Outlier, ...]:
 
 
 def judge(sample: Sample, others: Sequence[Sample], policy: Policy) -> tuple[Outlier, ...]:
-    """What is wrong with one node's numbers, held against the certified nodes of its cohort.
+    """What is wrong with one node's numbers, held against the sound nodes of its cohort.
 
-    Only certified nodes are its measure: what is in doubt must not decide about others.
+    Only sound nodes are its measure: what is in doubt must not decide about others.
     """
     like = [
         s
         for s in others
-        if s.certified
+        if s.sound
         and s.node != sample.node
         and (s.profile, s.versions) == (sample.profile, sample.versions)
     ]

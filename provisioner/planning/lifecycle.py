@@ -16,6 +16,7 @@ from provisioner.model.node import Node, NodeKind, Placement, State
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.plan import Plan, Step
 from provisioner.planning.journey import may_enter
+from provisioner.planning.selection import Selection
 
 # Failures that pass by themselves: the same turn is tried again until the state's limit.
 PASSING: frozenset[Reason] = frozenset(
@@ -44,6 +45,7 @@ class View(Record):
     placement: Placement | None = None  # None: not read in this turn
     vrf: str = ""
     plan: Plan | None = None
+    selection: Selection | None = None  # which checks what changed asks for
     report: HealthReport | None = None  # only if it judged exactly this inventory and this boot
     report_blockers: tuple[Blocker, ...] = ()  # what keeps a certificate back
     certificate: Certificate | None = None
@@ -176,6 +178,9 @@ def _validating(node: Node, view: View, poll_s: float) -> Turn:
     if view.report is None and view.neighbours_busy:
         # that switch may be waiting for us to leave
         return Enter(state=State.CONVERGING, why=f"{view.neighbours_busy[0]} is being upgraded")
+    if view.report is None and view.selection is not None and view.selection.blocker is not None:
+        blocker = view.selection.blocker
+        return Enter(state=State.QUARANTINED, why=str(blocker), blockers=(blocker,))
     if view.report is None:
         return Validate()
     if view.report_blockers:

@@ -77,16 +77,27 @@ class Selection(Record):
     reasons: Mapping[str, str]
     left_out: Mapping[str, str]
     seconds: float
+    causes: tuple[Cause, ...] = ()
+    optional: tuple[str, ...] = ()  # of `checks`: chosen for what is likely, not for a change
     blocker: Blocker | None = None  # the budget does not allow what must be
+
+    @property
+    def demanded(self) -> tuple[str, ...]:
+        """Checks without whose results there is no certificate."""
+        return tuple(name for name in self.checks if name not in self.optional)
 
 
 def change_since(
-    last: Certificate | None, inventory: Inventory, *, turnover: bool = False
+    last: Certificate | None, inventory: Inventory, *, turnover: bool, suspect: bool
 ) -> Change:
-    """What differs between the last certificate and what is installed now."""
+    """What differs between the last certificate and what is installed now.
+
+    `turnover`: it served another tenant since. `suspect`: it failed since, and nobody knows what
+    the remedies changed.
+    """
     if last is None:
         return Change(causes=(Cause.NEW,))
-    causes = []
+    causes = [Cause.UNKNOWN] if suspect else []
     fresh = set(serials(inventory)) - set(last.serials)
     devices = sorted(entry.partition("=")[0] for entry in fresh)
     if devices:
@@ -113,7 +124,12 @@ def select(
     standing: Standing | None = None,
 ) -> Selection:
     """The tests for a host after a change. Nothing that must be is ever dropped for time."""
-    asked = [c for c in catalogue if c.kind is NodeKind.HOST and not c.on_request]
+    # gate C is chosen as a whole: its tests run among several nodes
+    asked = [
+        c
+        for c in catalogue
+        if c.kind is NodeKind.HOST and not c.on_request and c.gate is not Gate.C
+    ]
     reasons: dict[str, str] = {}
     left_out: dict[str, str] = {}
     optional: list[Check] = []
@@ -141,6 +157,8 @@ def select(
         reasons=reasons,
         left_out=left_out,
         seconds=spent,
+        causes=change.causes,
+        optional=tuple(c.name for c in optional if c.name in reasons),
         blocker=_over(spent, policy),
     )
 

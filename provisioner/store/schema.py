@@ -111,6 +111,26 @@ evidence = Table(
     Column("body", LargeBinary, nullable=False),  # zlib: raw outputs shrink to a tenth
 )
 
+samples = Table(
+    "samples",
+    metadata,
+    Column("node", String, ForeignKey("nodes.id"), primary_key=True),
+    Column("versions", String, primary_key=True),  # digest of the set of versions
+    Column("profile", String, nullable=False),
+    Column("body", Text, nullable=False),
+    Column("taken_at", Double, nullable=False),
+    Index("ix_samples_cohort", "profile", "versions", "taken_at"),
+)
+
+baselines = Table(
+    "baselines",
+    metadata,
+    Column("profile", String, primary_key=True),
+    Column("metric", String, primary_key=True),
+    Column("body", Text, nullable=False),
+    Column("learned_at", Double, nullable=False),
+)
+
 certificates = Table(
     "certificates",
     metadata,

@@ -15,12 +15,20 @@ from sqlalchemy import Connection, Engine
 
 from provisioner.model.agent import AgentSession
 from provisioner.model.certificate import Certificate, Revocation
+from provisioner.model.cohort import Baseline, Sample
 from provisioner.model.health import HealthReport
 from provisioner.model.inventory import Inventory
 from provisioner.model.node import Node
 from provisioner.model.operation import ActionStatus, LedgerEntry, Operation, OperationStatus
 from provisioner.model.tenant import ReleaseProof, Tenant
-from provisioner.store import agent_rows, evidence_rows, node_rows, operation_rows, signing_rows
+from provisioner.store import (
+    agent_rows,
+    cohort_rows,
+    evidence_rows,
+    node_rows,
+    operation_rows,
+    signing_rows,
+)
 from provisioner.store import journal as chain
 from provisioner.store.database import (
     MEMORY,
@@ -193,6 +201,20 @@ class SqlStore:
 
     async def put_agent_session(self, session: AgentSession) -> None:
         await self.write(lambda c: agent_rows.put_session(c, session))
+
+    # what the fleet measures and teaches
+
+    async def put_sample(self, sample: Sample) -> None:
+        await self.write(lambda c: cohort_rows.put_sample(c, sample))
+
+    async def samples(self, profile: str, versions: str | None, limit: int) -> Sequence[Sample]:
+        return await self.read(lambda c: cohort_rows.read_samples(c, profile, versions, limit))
+
+    async def put_baseline(self, baseline: Baseline) -> None:
+        await self.write(lambda c: cohort_rows.put_baseline(c, baseline))
+
+    async def baselines(self, profile: str) -> Sequence[Baseline]:
+        return await self.read(lambda c: cohort_rows.read_baselines(c, profile))
 
     # tenants, journal, matrices
 

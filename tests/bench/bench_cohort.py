@@ -11,8 +11,9 @@ import sys
 import time
 from random import Random
 
-from provisioner.planning.baseline import Baseline, LearningPolicy, learn
-from provisioner.planning.cohort import Policy, Sample, outliers
+from provisioner.model.cohort import Baseline, Sample
+from provisioner.planning.baseline import LearningPolicy, learn
+from provisioner.planning.cohort import Policy, outliers
 
 NODES = 4096
 BAD = 40
@@ -37,7 +38,7 @@ def fleet(rng: Random) -> list[Sample]:
                 profile="p",
                 versions="v",
                 measured=measured,
-                certified=True,
+                sound=True,
             )
         )
     return samples

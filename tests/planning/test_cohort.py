@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from provisioner.model.cohort import Baseline, Sample
 from provisioner.model.health import CheckResult, Gate, HealthReport, Verdict
-from provisioner.planning.baseline import Baseline, LearningPolicy, NotLearned, learn
-from provisioner.planning.cohort import Policy, Sample, applied, judge, outliers, siblings
+from provisioner.planning.baseline import LearningPolicy, NotLearned, learn
+from provisioner.planning.cohort import Policy, applied, judge, outliers, siblings
 
 POLICY = Policy()
 LEARNING = LearningPolicy()
@@ -19,7 +20,7 @@ LEARNING = LearningPolicy()
 def sample(n: int, measured: dict[str, float], **changes: object) -> Sample:
     base = Sample(
         node=f"n{n}", rack=f"rack{n // 4}", profile="hgx", versions="v", measured=measured,
-        certified=True,
+        sound=True,
     )  # fmt: skip
     return base.model_copy(update=changes)
 
@@ -52,8 +53,8 @@ def test_a_wide_cohort_condemns_nobody_who_is_within_its_spread():
     assert judge(sample(99, {"busbw_gb_s/host": 370.0}), others, POLICY) == ()
 
 
-@pytest.mark.parametrize("change", [{"profile": "other"}, {"versions": "w"}, {"certified": False}])
-def test_only_certified_nodes_of_the_same_profile_and_versions_are_a_measure(change):
+@pytest.mark.parametrize("change", [{"profile": "other"}, {"versions": "w"}, {"sound": False}])
+def test_only_sound_nodes_of_the_same_profile_and_versions_are_a_measure(change):
     others = [s.model_copy(update=change) for s in fleet(40)]
 
     assert judge(sample(99, {"busbw_gb_s/host": 100.0}), others, POLICY) == ()
@@ -161,7 +162,7 @@ def test_a_few_numbers_that_are_too_good_to_be_true_teach_nothing():
         (taught([400.0] * 7), "no level"),
         (taught([400.0] * 20, racks=1), "no level"),
         (taught([400.0 * 1.2**n for n in range(20)]), "no level"),
-        ([s.model_copy(update={"certified": False}) for s in taught([400.0] * 20)], "no level"),
+        ([s.model_copy(update={"sound": False}) for s in taught([400.0] * 20)], "no level"),
         ([*taught([400.0] * 20), sample(50, {"busbw_gb_s/x": 400.0}, versions="w")], "several"),
     ],
 )

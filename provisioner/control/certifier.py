@@ -1,0 +1,140 @@
+"""Proves one node: runs the checks that what changed asks for, holds it against its fleet, signs.
+
+What a node measured is kept for its cohort, and teaches floors where nobody publishes one.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+
+from provisioner.checks.threshold_data import THRESHOLDS
+from provisioner.control.observer import Observer
+from provisioner.execution.hold import Hold
+from provisioner.execution.validator import Validator
+from provisioner.model.cohort import Baseline, Sample
+from provisioner.model.node import Node, NodeKind, State
+from provisioner.model.outcome import Blocker
+from provisioner.planning import baseline, certification, cohort
+from provisioner.planning.journey import may_enter
+from provisioner.planning.lifecycle import View
+from provisioner.ports import Clock, Store
+from provisioner.settings import Settings
+from provisioner.store.signing import Signer
+
+COHORT_MAX = 512  # the newest samples that a node is held against; more tell nothing new
+_COHORT = cohort.Policy()
+_LEARNING = baseline.LearningPolicy()
+
+
+class Certifier:
+    """Validates and certifies; the performer calls it for one node at a time."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        settings: Settings,
+        *,
+        observer: Observer,
+        validator: Validator,
+        signer: Signer,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._settings = settings
+        self._observer = observer
+        self._validator = validator
+        self._signer = signer
+
+    async def validate(self, hold: Hold, node: Node, view: View) -> Sequence[Blocker]:
+        """Run the checks and record what they say; a Blocker if the node could not be asked."""
+        assert view.inventory is not None
+        chosen = view.selection
+        why = ", ".join(chosen.causes) if chosen is not None else node.kind.value
+        note = f"health checks are running ({why})"
+        await hold.record(node=node.model_copy(update={"note": note}))
+        report = await self._validator.validate(
+            node,
+            view.inventory,
+            selected=None if chosen is None else chosen.checks,
+            learned=await self._learned(node),
+        )
+        if isinstance(report, Blocker):
+            return (report,)
+        report = report.model_copy(update={"causes": () if chosen is None else chosen.causes})
+        sample = cohort.sample_of(report, view.inventory, node.profile, node.location.rack)
+        others = await self._store.samples(node.profile, sample.versions, COHORT_MAX)
+        found = cohort.judge(sample, others, _COHORT)
+        report = cohort.applied(report, found)
+        summary = {
+            "causes": list(report.causes),
+            "results": {r.check: r.verdict.value for r in report.results},
+        }
+        await hold.record(inventory=view.inventory, report=report, journal=[("validated", summary)])
+        if node.kind is NodeKind.HOST:
+            sample = sample.model_copy(update={"sound": sample.sound and not found})
+            await self._store.put_sample(sample)
+            await self._learn([*(s for s in others if s.node != node.id), sample], sample)
+        return ()
+
+    async def certify(self, hold: Hold, node: Node, view: View) -> Sequence[Blocker]:
+        """Issue the certificate and enter `certified`."""
+        assert view.inventory is not None
+        assert view.report is not None
+        assert may_enter(node, State.CERTIFIED, node.placement)
+        now = self._clock.now()
+        certificate = self._signer.sign(
+            certification.issue(
+                certificate_id=uuid.uuid4().hex,
+                node=node,
+                inventory=view.inventory,
+                report=view.report,
+                matrix_digest=self._observer.matrix_digest,
+                now=now,
+                valid_s=self._settings.certificate_days * 86400,
+            )
+        )
+        changed = node.moved(
+            State.CERTIFIED,
+            now,
+            certificate=certificate.id,
+            blockers=(),
+            attempts=0,
+            note="certified",
+        )
+        await hold.record(
+            node=changed,
+            inventory=view.inventory,  # the parts that drift is measured from
+            certificate=certificate,
+            journal=[("certified", {"certificate": certificate.id})],
+        )
+        return ()
+
+    async def _learned(self, node: Node) -> Mapping[str, tuple[float, str]]:
+        """Floors that this profile's nodes taught, for thresholds that nobody publishes."""
+        if node.kind is not NodeKind.HOST:
+            return {}
+        return {b.metric: (b.floor, str(b)) for b in await self._store.baselines(node.profile)}
+
+    async def _learn(self, samples: Sequence[Sample], newest: Sample) -> None:
+        """Look again at every metric that the newest sample has and nobody publishes a floor of."""
+        known = {b.metric: b for b in await self._store.baselines(newest.profile)}
+        groups = sorted({cohort.group_of(name) for name in newest.measured})
+        for metric in (g for g in groups if _unpublished(g)):
+            found = baseline.learn(
+                metric,
+                samples,
+                previous=known.get(metric),
+                published=None,
+                policy=_LEARNING,
+                now=self._clock.now(),
+            )
+            if isinstance(found, Baseline):
+                await self._store.put_baseline(found)
+
+
+def _unpublished(metric: str) -> bool:
+    """Whether some GPU model has no floor of it; `thresholds.find` prefers a published one."""
+    row = THRESHOLDS.get(metric)
+    return row is not None and any(limit.value is None for limit in row.values.values())

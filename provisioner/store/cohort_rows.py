@@ -1,0 +1,59 @@
+"""Rows of what nodes measured, and of what their fleet taught."""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection, delete, insert, select
+
+from provisioner.model.cohort import Baseline, Sample
+from provisioner.store.records import parse
+from provisioner.store.schema import baselines, samples
+
+
+def put_sample(connection: Connection, sample: Sample) -> None:
+    """The newest sample of a node for its set of versions; the one before goes."""
+    same = (samples.c.node == sample.node) & (samples.c.versions == sample.versions)
+    connection.execute(delete(samples).where(same))
+    connection.execute(
+        insert(samples).values(
+            node=sample.node,
+            profile=sample.profile,
+            versions=sample.versions,
+            body=sample.model_dump_json(),
+            taken_at=sample.taken_at,
+        )
+    )
+
+
+def read_samples(
+    connection: Connection, profile: str, versions: str | None, limit: int
+) -> tuple[Sample, ...]:
+    """The newest samples of a profile, of one set of versions or of all."""
+    query = select(samples.c.node, samples.c.body).where(samples.c.profile == profile)
+    if versions is not None:
+        query = query.where(samples.c.versions == versions)
+    query = query.order_by(samples.c.taken_at.desc(), samples.c.node).limit(limit)
+    rows = connection.execute(query)
+    return tuple(parse(Sample, row.body, f"samples, {row.node}") for row in rows)
+
+
+def put_baseline(connection: Connection, baseline: Baseline) -> None:
+    """What was learned of a metric; the one before goes."""
+    same = (baselines.c.profile == baseline.profile) & (baselines.c.metric == baseline.metric)
+    connection.execute(delete(baselines).where(same))
+    connection.execute(
+        insert(baselines).values(
+            profile=baseline.profile,
+            metric=baseline.metric,
+            body=baseline.model_dump_json(),
+            learned_at=baseline.learned_at,
+        )
+    )
+
+
+def read_baselines(connection: Connection, profile: str) -> tuple[Baseline, ...]:
+    """What a profile's nodes taught; "" is every profile's."""
+    query = select(baselines).order_by(baselines.c.profile, baselines.c.metric)
+    if profile:
+        query = query.where(baselines.c.profile == profile)
+    rows = connection.execute(query)
+    return tuple(parse(Baseline, row.body, f"baselines, {row.metric}") for row in rows)

@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
 .PHONY: help setup test lint format demo soak bench lock clean \
-	image image-check image-test vm-test image-lock bench-ansible
+	image image-check image-test vm-test image-lock bench-ansible bench-isolation
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */  make \1\t/' | expand -t 22

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+import yaml
 
 from provisioner import checks, components, quirks, settings, switches
 from provisioner.checks.check import Check
@@ -202,3 +203,12 @@ def test_every_link_of_a_document_leads_somewhere(path: Path):
     links = re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", path.read_text())
 
     assert [link for link in links if not (path.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("play", sorted((ROOT / "ansible" / "playbooks").glob("*.yml")), ids=named)
+def test_every_play_carries_the_mark_of_its_run_and_hands_over_one_result(play: Path):
+    """By the mark a probe finds what is left of a run in a host; without the result: no verdict."""
+    (content,) = yaml.safe_load(play.read_text())
+
+    assert content["environment"]["PROVISIONER_RUN"] == "{{ provisioner_run | default('') }}"
+    assert "provisioner_result" in content["tasks"][-1]["ansible.builtin.set_fact"]

@@ -63,7 +63,7 @@ class _Layer:
 
     def _inherited(self, at: Path) -> Tree:
         """The pin that a profile has by its `like`: published just the same."""
-        if not is_pin(at):
+        if not is_pin(at) or at[0] != "releases":
             return None
         profiles: Tree = self.merged.tree
         for part in at[:3]:
@@ -122,7 +122,9 @@ class _Layer:
 
 
 def is_pin(path: Path) -> bool:
-    """True for releases.<r>.profiles.<p>.pins.<kind>."""
+    """True for releases.<r>.profiles.<p>.pins.<kind>, and for images.<name>."""
+    if path[:1] == ("images",):
+        return len(path) == 2
     return len(path) == 6 and (path[0], path[2], path[4]) == ("releases", "profiles", "pins")
 
 

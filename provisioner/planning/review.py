@@ -64,7 +64,7 @@ def review(matrix: Matrix, *, fileless: frozenset[str] = FILELESS) -> tuple[Rema
         for u in unreachable(matrix)
     ]
     remarks += _unmarked_downgrades(matrix) + _unreadable(matrix)
-    remarks += _dead_edges(matrix) + _edges_without_evidence(matrix)
+    remarks += _dead_edges(matrix) + _edges_without_evidence(matrix) + _images(matrix)
     for state in readiness(matrix, fileless=fileless):
         where = f"{state.release}/{state.profile}"
         for kinds, problem, remedy in (
@@ -137,6 +137,29 @@ def _dead_edges(matrix: Matrix) -> list[Remark]:
                     remedy="Pin the version it leads to, or remove the edge.",
                 )
             )
+    return remarks
+
+
+def _images(matrix: Matrix) -> list[Remark]:
+    """Images that nodes boot: a site builds its own; production boots none without a digest."""
+    remarks = []
+    for name, image in matrix.images.items():
+        if not image.known:
+            lacking = "no site has built it yet"
+        elif not (image.artifact and image.sha256):
+            lacking = "no file name or no SHA-256"
+        elif not image.evidence:
+            lacking = "nothing says where it was built"
+        else:
+            continue
+        remarks.append(
+            Remark(
+                weight=Weight.PRODUCTION,
+                where=f"images.{name}",
+                problem=lacking,
+                remedy="Run `make image` and put the lines that it prints into an overlay.",
+            )
+        )
     return remarks
 
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from xml.etree import ElementTree
 
+import pytest
+
+from provisioner.model.input_error import InputError
 from provisioner.model.matrix import Matrix
 from provisioner.planning.graph import layout
 from provisioner.planning.graph_svg import svg
@@ -134,3 +137,36 @@ def test_hostile_names_do_not_break_the_picture():
 def test_the_picture_in_the_documents_is_of_the_shipped_file():
     """If not: provisioner matrix graph --svg docs/upgrade-paths.svg"""
     assert (SHIPPED.parent / "docs" / "upgrade-paths.svg").read_text() == svg(shipped())
+
+
+IMAGE = """
+images: {maintenance: {version: unknown}}
+"""
+BUILT = f"""
+images:
+  maintenance: {{version: "{"ab" * 32}", artifact: m.iso, sha256: "{"cd" * 32}", evidence: here}}
+"""
+ONE = 'releases: {r: {profiles: {node: {match: {}, pins: {host.doca: {version: "1"}}}}}}'
+
+
+def test_a_maintenance_image_that_nobody_has_built_is_not_for_production():
+    remarks = [r for r in review(parse([("m", ONE + IMAGE)])) if r.where == "images.maintenance"]
+
+    assert [r.weight for r in remarks] == [Weight.PRODUCTION]
+    assert "make image" in remarks[0].remedy
+
+
+def test_a_site_closes_the_maintenance_image_in_its_overlay():
+    matrix = parse([("m", ONE + IMAGE), ("site", BUILT)])
+
+    assert matrix.images["maintenance"].sha256 == "cd" * 32
+    assert not [r for r in review(matrix) if r.where.startswith("images")]
+
+
+def test_a_built_image_is_replaced_only_on_purpose():
+    other = BUILT.replace("ab" * 32, "ef" * 32)
+    reason = other.replace("evidence: here", "override: true, reason: a newer kernel")
+
+    with pytest.raises(InputError, match="published version"):
+        parse([("m", ONE + BUILT), ("site", other)])
+    assert parse([("m", ONE + BUILT), ("site", reason)]).images["maintenance"].version == "ef" * 32

@@ -10,11 +10,12 @@ import asyncio
 import base64
 import json
 import random
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
+from memory_hosts import MemoryRunner, MemoryShell, Runs
 from virtual_time import VirtualClock
 
 from provisioner.daemon import Daemon, Parts
@@ -29,11 +30,7 @@ from provisioner.ports import (
     BmcAddress,
     Call,
     LoginRefused,
-    PlaybookCall,
-    PlaybookResult,
     Reply,
-    ShellCommand,
-    ShellOutput,
     SwitchAddress,
     Unreachable,
     Upload,
@@ -45,7 +42,6 @@ from provisioner.sim.redfish_service import RedfishService
 from provisioner.sim.site import Site
 from provisioner.sim.truth import truth, uncertified_in_customer_vrf
 from provisioner.simulated_agents import SiteSide, simulated_agents
-from provisioner.simulated_runner import asked, outputs
 from provisioner.store.master_key import MasterKey
 from provisioner.store.signing_rows import open_signer
 from provisioner.store.sql_store import open_store
@@ -60,9 +56,6 @@ async def sent(work: Coroutine[Any, Any, Any]) -> Any:
     task = asyncio.ensure_future(work)
     task.add_done_callback(lambda t: t.cancelled() or t.exception())  # nobody may be left to ask
     return await asyncio.shield(task)
-
-
-Runs = dict[str, tuple[str, str, float, asyncio.Future[Any]]]  # by host: what began last
 
 
 class Wire:
@@ -163,60 +156,6 @@ class MemorySwitches:
         if fate == "answer":
             raise Unreachable("the answer was lost", maybe_executed=True)
         return Reply(told.status, {k.lower(): v for k, v in told.headers.items()}, told.body)
-
-    async def close(self) -> None:
-        return None
-
-
-async def _ended(task: asyncio.Future[Any]) -> PlaybookResult:
-    task.add_done_callback(lambda t: t.cancelled() or t.exception())
-    told = await asyncio.shield(task)
-    return PlaybookResult(told["status"], told["facts"], told.get("detail", ""))
-
-
-class MemoryRunner:
-    """`PlaybookRunner` onto the simulated hosts; what a play began goes on without its daemon.
-
-    `runs` is what the runs' folders are: it outlives the daemon, and the next one looks there.
-    """
-
-    def __init__(self, site: Site, runs: Runs | None = None) -> None:
-        self._site = site
-        self._runs: Runs = {} if runs is None else runs
-
-    async def run(self, call: PlaybookCall) -> PlaybookResult:
-        work = self._site.inband.run(call.play, call.host, dict(call.variables))
-        task = asyncio.ensure_future(work)
-        self._runs[call.host] = (call.play, call.digest, self._site.clock.now(), task)
-        return await _ended(task)
-
-    async def recall(self, call: PlaybookCall, since: float) -> PlaybookResult | None:
-        if call.host not in self._runs:
-            return None
-        play, digest, began, task = self._runs[call.host]
-        same = (play, digest) == (call.play, call.digest) and began >= since
-        return await _ended(task) if same else None
-
-    async def ask(self, play: str, host: str, variables: dict[str, Any]) -> PlaybookResult:
-        return await _ended(asyncio.ensure_future(self._site.inband.run(play, host, variables)))
-
-    async def close(self) -> None:
-        return None
-
-
-class MemoryShell:
-    """`HostShell` onto the simulated hosts."""
-
-    def __init__(self, site: Site) -> None:
-        self._runner = MemoryRunner(site)
-
-    async def run(
-        self, host: str, address: str, commands: Sequence[ShellCommand]
-    ) -> Sequence[ShellOutput]:
-        return outputs(await self._runner.ask("run_commands", host, asked(commands)), commands)
-
-    async def forget(self, host: str) -> None:
-        return None
 
     async def close(self) -> None:
         return None

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from rig import MemoryRunner, MemoryShell, World
+from memory_hosts import MemoryRunner, MemoryShell
+from rig import World
 from virtual_time import run
 
 from provisioner.execution.artifacts import Artifacts

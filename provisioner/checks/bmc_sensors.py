@@ -29,6 +29,8 @@ _LISTS = {
     "Voltages": ("ReadingVolts", "UpperThresholdCritical", "LowerThresholdCritical"),
     "PowerSupplies": ("", "", ""),
 }
+# they only grow; a DGX gives its energy counters limits all the same
+_COUNTERS = ("Energy", "J", "kW.h")
 _ABSENT = frozenset({"Absent", "Disabled", "StandbyOffline", "UnavailableOffline", "InTest"})
 
 
@@ -82,7 +84,9 @@ def _sensor(path: str, body: Mapping[str, Any]) -> list[Sensor]:
         return []
     limits = body.get("Thresholds")
     limits = limits if isinstance(limits, dict) else {}
-    kind = body.get("ReadingType") or body.get("ReadingUnits")
+    kind = str(body.get("ReadingType") or body.get("ReadingUnits"))
+    if kind.startswith(_COUNTERS):
+        limits = {}
     return [
         Sensor(
             name=_name(path, body),

@@ -22,7 +22,7 @@ _VERSION = re.compile(r"^\d{2}\.\d{2}\.\d{4}$")
 _MAC = re.compile(r"^[0-9a-f]{12}$")
 _HEAD = re.compile(r"^Device #\d{1,3}:$")
 _FIELD = re.compile(r"^(Device Type|Part Number|PSID|PCI Device Name|Base MAC|Status): +(\S.*)$")
-_ROW = re.compile(r"^(FW|FW \(Running\))\s+(\S{1,40})\s+\S")
+_ROW = re.compile(r"^(FW \(Running\)|FW)\s+(\S{1,40})\s+\S")
 
 
 @dataclass(frozen=True)

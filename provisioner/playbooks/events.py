@@ -130,7 +130,7 @@ class Events:
                 found.append(self._decide(host, "unknown", detail))
             else:
                 told = redacted(output, self._secrets)
-                told = readable(told[max(0, told.find("ERROR")) :]) or "it said nothing"
+                told = readable(told[max(0, told.find("[ERROR]")) :]) or "it said nothing"
                 found.append(self._decide(host, "failed", f"the play did not begin: {told}"))
         return found
 

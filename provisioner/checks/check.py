@@ -50,6 +50,7 @@ class CheckContext(Record):
     gpu_serials: tuple[str, ...] = ()  # from Redfish; (): it gives none
     pins: Mapping[str, tuple[str, ...]] = Field(default_factory=dict)  # kind -> approved versions
     nic_parameters: Mapping[str, str] = Field(default_factory=dict)  # NV-config of SuperNICs
+    nic_runtime: Mapping[str, str] = Field(default_factory=dict)  # theirs after every boot
     rails: int = 0  # east-west ports
     dpu_pci: tuple[str, ...] = ()  # north-south cards, which have an NV-config of their own
     neighbours: tuple[tuple[str, str], ...] = ()  # (leaf, interface) that the ports are cabled to

@@ -38,8 +38,10 @@ def context_of(
         else {}
     )
     parameters: dict[str, str] = {}
+    runtime: dict[str, str] = {}
     for name in pins.get(NIC_CONFIG_KIND, ())[:1]:
         parameters = dict(matrix.nic_profiles.get(name, {}))
+        runtime = dict(matrix.nic_runtime.get(name, {}))
     counted = profile.match.devices if profile else {}
     slots = {d.slot: pci(d.pci) for d in inventory.devices if d.pci}
     gpus = inventory.devices_of(DeviceKind.GPU)
@@ -52,6 +54,7 @@ def context_of(
         gpu_serials=tuple(sorted(d.serial for d in gpus if d.serial)),
         pins=pins,
         nic_parameters=parameters,
+        nic_runtime=runtime,
         rails=sum(p.rail >= 0 for p in node.ports),
         dpu_pci=_dpu_pci(node, inventory),
         neighbours=tuple((p.switch, p.interface) for p in node.ports),

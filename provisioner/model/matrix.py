@@ -96,6 +96,8 @@ class Matrix(Record):
     bundles: dict[str, dict[str, dict[str, str]]] = Field(default_factory=dict)
     # NV-config profiles by name ("RA1.3"): parameter -> value as mlxconfig prints it
     nic_profiles: dict[str, dict[str, str]] = Field(default_factory=dict)
+    # what is lost at every boot, by the same names: path of DOCA's management service -> value
+    nic_runtime: dict[str, dict[str, str]] = Field(default_factory=dict)
     # what nodes boot for maintenance, by name: MAINTENANCE is the bootable image of the agent
     images: dict[str, Pin] = Field(default_factory=dict)
 

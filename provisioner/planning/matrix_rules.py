@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from itertools import pairwise
 
 from provisioner.model.matrix import UNKNOWN, Edge, Match, Matrix, Profile
+from provisioner.planning import runtime
 from provisioner.planning.conditions import terms
 from provisioner.planning.located_yaml import Located, Path
 from provisioner.planning.reachability import cycle_of
@@ -103,6 +104,11 @@ class _Rules:
                     self._version((*path, part), wanted, known=True)
         for name in self.matrix.nic_profiles:
             self._name(("nic_profiles", name), name)
+        for name, settings in self.matrix.nic_runtime.items():
+            self._name(("nic_runtime", name), name)
+            for place, value in settings.items():
+                if (wrong := runtime.fault(place, value)) is not None:
+                    raise self.located.error(("nic_runtime", name, place), wrong, "Correct it.")
         for name, image in self.matrix.images.items():
             self._name(("images", name), name)
             self._version(("images", name, "version"), image.version)

@@ -257,6 +257,7 @@ IN_PARTS = (
     _machine("tools_hang", "H24", "long commands never end"),
     _machine("inband_unreachable", "H25", "the host does not answer SSH"),
     _machine("nvml_mismatch", "H26", "nvidia-smi fails between driver and reboot"),
+    _machine("runtime_is_forgotten", "H27", "run-time settings of the NICs do not stay"),
 )  # fmt: skip
 IN_SWITCHES = (
     _switch("apply_fails", "W1", "a revision ends as invalid, with an issue"),

@@ -10,7 +10,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from provisioner.sim import outputs_burn, outputs_gpu, outputs_load, outputs_nic, outputs_system
+from provisioner.sim import (
+    outputs_burn,
+    outputs_gpu,
+    outputs_load,
+    outputs_nic,
+    outputs_runtime,
+    outputs_system,
+)
 from provisioner.sim.clock import SimClock
 from provisioner.sim.host import HostView, Output
 from provisioner.sim.inband_looks import LOOKS, bare, ended
@@ -51,6 +58,7 @@ TOOLS: tuple[tuple[str, Tool, float], ...] = (
 )
 INSTALL_S = 90.0  # one package set with its kernel modules
 CONFIG_S = 6.0  # `mlxconfig set` on one card
+RUNTIME_S = 15.0  # the management service comes up, sets and reads a hundred values
 SSH_S = 3.0  # connect, gather, fork
 NEEDS_REBOOT = frozenset({"host.driver", "host.doca"})  # packages with kernel modules
 
@@ -67,6 +75,7 @@ class Inband:
             "host_software": self._host_software,
             "nic_firmware": self._nic_firmware,
             "nic_config": self._nic_config,
+            "bluefield_runtime": self._runtime,
         }
 
     async def run(self, play: str, host: str, variables: Mapping[str, Any]) -> Result:
@@ -189,6 +198,16 @@ class Inband:
             return Output(0, f"{held}looked\n")
 
         return probe, 0.1
+
+    async def _runtime(self, view: HostView, variables: Mapping[str, Any]) -> Result:
+        cards = self._cards(view, variables)
+        if isinstance(cards, str):
+            return _failed(cards)
+        boot = view.machine.host.boot_id
+        await self._pass(view, RUNTIME_S)
+        if view.machine.host.boot_id != boot:
+            return _unreachable("the connection was closed by the host")
+        return _ok(outputs_runtime.apply(view, variables, cards))
 
     def _cards(self, view: HostView, variables: Mapping[str, Any]) -> dict[str, str] | str:
         """PCI address as it was given -> card slot, or an error text."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from provisioner.sim import outputs_link, outputs_nic, outputs_server
+from provisioner.sim import outputs_link, outputs_nic, outputs_runtime, outputs_server
 from provisioner.sim.host import HostView, Output
 
 Tool = Callable[[HostView, str], Output]
@@ -20,6 +20,11 @@ LOOKS: tuple[tuple[str, Tool, float], ...] = (
     ("grep -H PCI_SLOT_NAME /sys/class/net/", outputs_link.netdevs, 0.1),
     ("grep -H . /proc/sys/kernel/random/boot_id /sys/", outputs_link.flaps, 0.1),
     ("grep -H . /proc/sys/kernel/random/boot_id /proc/", outputs_link.rdma_counters, 0.2),
+    (
+        "for d in /sys/class/infiniband/*/device; do p=$(basename $(readlink $d)); r=",
+        outputs_runtime.roce_runtime,
+        1.5,
+    ),
     (f"{_CARDS} mlxlink ", outputs_link.mlxlink, 8.0),
     (f"{_CARDS} devlink ", outputs_link.devlink, 0.5),
     ("for i in /sys/class/infiniband/*/device/net/*", outputs_link.ethtool, 0.5),

@@ -195,6 +195,8 @@ class Machine:
     def _boot(self, now: float, turn: int) -> None:
         host = self.host
         host.boot_id, host.phase = None, "post"
+        for card in self.bluefields.values():
+            card.runtime, card.algorithm = {}, False
 
         def post(at: float) -> None:
             if turn == self.power_turns:

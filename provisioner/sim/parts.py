@@ -125,6 +125,8 @@ class Bluefield:
     host_power_cycles_it: bool = True  # not so in some dual-node chassis (NICo issue 3480)
     nv_config: dict[str, str] = field(default_factory=dict)
     nv_config_next: dict[str, str] = field(default_factory=dict)
+    runtime: dict[str, str] = field(default_factory=dict)  # lost at every boot of the host
+    algorithm: bool = False  # congestion control runs in the host for this card
 
 
 @dataclass

@@ -15,14 +15,16 @@ ip link set lo up
 ip address add "$address" peer "$gateway" dev eth0
 ip link set eth0 up
 
-cold=1
+: >"$folder/cold"
 while :; do
-  while [ -e "$folder/off" ]; do cold=1; sleep 0.05; done
+  while [ -e "$folder/off" ]; do sleep 0.05; done
+  cold=0
+  [ ! -e "$folder/cold" ] || cold=1
+  rm -f "$folder/cold"
   cat /proc/sys/kernel/random/uuid >"$folder/boot_id"
   # the host's processes end with its first one, and that with this script
   HOST_COLD=$cold setpriv --pdeathsig KILL unshare --mount --uts --pid --fork --kill-child \
     sh "$(dirname "$0")/host_init.sh" "$folder" "$name" </dev/null || true
   rm -f "$folder/pid"
-  cold=0
   sleep "$boot_s"
 done

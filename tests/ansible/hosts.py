@@ -99,9 +99,18 @@ class Host:
             check=True,
         )
 
+    def runs(self, word: str) -> bool:
+        """Whether a process has these words on its command line."""
+        hidden = f"[{word[0]}]{word[1:]}"  # grep's own command line does not match
+        found = self.run(
+            f"cat /proc/[0-9]*/cmdline | tr '\\0' ' ' | grep -a '{hidden}'", check=False
+        )
+        return found.returncode == 0
+
     def power_off(self) -> None:
         """At once, as if the cable were pulled; its disk stays."""
         (self.folder / "off").touch()
+        (self.folder / "cold").touch()
         with contextlib.suppress(ProcessLookupError, FileNotFoundError):
             os.kill(self._first(), signal.SIGKILL)
         until = time.monotonic() + READY_S

@@ -25,7 +25,6 @@ PLACES = {
     "/usr/sbin/ofed_uninstall.sh": "ofed_uninstall.sh",
     "/opt/mellanox/doca/services/dms/dmsd": "dmsd",
     "/opt/mellanox/doca/services/dms/dmsc": "dmsc",
-    "/usr/local/lib/standins/driver-installed": "driver-installed",
     "/usr/local/lib/standins/boot": "boot",
 }
 # name, version, what else its control file says
@@ -75,7 +74,6 @@ def fresh_state() -> dict[str, Any]:
             NIC_B: _card("MT_0000001010", 1, "B3140L E-Series FHHL SuperNIC; 400GbE"),
             DPU: _card("MT_0000000884", 2, "B3220 P-Series FHHL DPU; 200GbE"),
         },
-        "driver_installed": "535.129.03",
         "driver_loaded": "535.129.03",
         "persistence": False,
         "modules": [],
@@ -126,10 +124,6 @@ def make_mirror(folder: Path) -> None:
         control = f"Package: {name}\nVersion: {version}\nArchitecture: all\n"
         control += f"Maintainer: test <test@example.invalid>\nDescription: stand-in\n{more}"
         (tree / "DEBIAN" / "control").write_text(control)
-        if name.startswith("nvidia-driver"):
-            script = tree / "DEBIAN" / "postinst"
-            script.write_text("#!/bin/sh\n/usr/local/lib/standins/driver-installed || true\n")
-            script.chmod(0o755)
         file = folder / f"{name}_{version.replace(':', '')}.deb"
         line = ["dpkg-deb", "-Znone", "--root-owner-group", "-b", str(tree), str(file)]
         subprocess.run(line, check=True, capture_output=True)
@@ -163,12 +157,13 @@ def furnish(host: Host, mirror: Path) -> None:
     host.run("HOST_COLD=1 /usr/local/lib/standins/boot")
 
 
-def refresh(host: Host, **changes: Any) -> None:
-    """As it was furnished, with some of its state other than usual."""
+def refresh(host: Host, *, cold: bool = True, **changes: Any) -> None:
+    """As it was furnished and powered on, with some of its state other than usual."""
     host.put("/var/lib/standins/state.json", json.dumps(fresh_state() | changes))
     host.run(
         "rm -rf /var/lib/dpkg /var/cache/provisioner /etc/modules-load.d/* /srv/fill"
-        " && cp -a /srv/dpkg.fresh /var/lib/dpkg && HOST_COLD=1 /usr/local/lib/standins/boot"
+        " && cp -a /srv/dpkg.fresh /var/lib/dpkg"
+        f" && HOST_COLD={int(cold)} /usr/local/lib/standins/boot"
     )
 
 
@@ -214,7 +209,7 @@ def start(
     inventory = {"all": {"hosts": {h.name: {**at(h), **v} for h, v in calls.items()}}}
     (own / "hosts.json").write_text(json.dumps(inventory))
     line = [str(Path(sys.executable).with_name("ansible-playbook")), "-i", str(own / "hosts.json")]
-    line += [str(ANSIBLE / "playbooks" / f"{name}.yml"), *(["--check", "--diff"] if check else [])]
+    line += [str(ANSIBLE / "playbooks" / f"{name}.yml"), *(["--check"] if check else [])]
     environment = {
         "PATH": os.environ["PATH"],
         "HOME": str(own),
@@ -254,7 +249,8 @@ def ended(events: Path, output: str, names: Iterable[str]) -> dict[str, Ended]:
             if event["event"] == "result" and host:
                 host.result = event["fact"]
             elif event["event"] in ("failed", "unreachable", "item_failed") and host:
-                host.message = event["message"]
+                if event["message"] != "One or more items failed":
+                    host.message = event["message"]
                 host.unreachable = event["event"] == "unreachable"
             elif event["event"] == "end":
                 for name, counts in event["hosts"].items():

@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
+from memory_hosts import MemoryRunner
+
 from provisioner.execution.reach import Reach
 from provisioner.execution.tenancy import Tenancy
 from provisioner.execution.work import Site as Effects
@@ -166,7 +168,7 @@ class Rig:
             clock=self.clock,
             settings=Settings(**settings),
             reach=reach,
-            runner=None,
+            runner=MemoryRunner(self.site),
             shell=self.hosts,
             agents=None,
             artifacts=None,

@@ -237,8 +237,12 @@ def test_a_host_at_the_pins_of_the_shipped_matrix_passes_and_one_behind_them_doe
         )
         validator = Validator(rig.effects, rig.store, checks.ALL, pinned)
         failures = []
-        for converge in (False, True):
-            if converge:
+        for turn in ("behind", "converged", "settings do not stay"):
+            if turn == "settings do not stay":
+                machine.restart(rig.clock.now())
+                await rig.clock.sleep(3600.0)
+                machine.faults.add("runtime_is_forgotten")
+            if turn == "converged":
                 for kind in ("host.doca", "host.spcx_cc"):
                     machine.host.packages[kind] = profile.pins[kind].version
                 for card in machine.bluefields.values():
@@ -252,7 +256,8 @@ def test_a_host_at_the_pins_of_the_shipped_matrix_passes_and_one_behind_them_doe
         await rig.close()
         return failures
 
-    behind, at_the_pins = asyncio.run(main())
+    behind, at_the_pins, after_a_boot = asyncio.run(main())
 
     assert behind == ["versions", "nic_inventory", "nic_config", "nic_binding"]
     assert at_the_pins == []
+    assert after_a_boot == ["roce_runtime"]

@@ -25,7 +25,6 @@ TOOLS = {
     "ofed_uninstall.sh": standin_host.ofed_uninstall,
     "dmsd": standin_host.dmsd,
     "dmsc": standin_host.dmsc,
-    "driver-installed": standin_host.driver,
     "boot": lambda _: boot(cold=os.environ.get("HOST_COLD") == "1"),
 }
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import socket
-import subprocess
 
 from standin_state import card, fail, state
 
@@ -117,12 +116,3 @@ def _default(path):
 
 def _algorithm_runs(content, facts):
     return f"doca-spcx-cc@{facts['rdma']}" in content["units_running"]
-
-
-def driver(_words):
-    """A package's post-installation step: which driver is installed now."""
-    line = ["dpkg-query", "-W", "-f", "${Version} ${db:Status-Abbrev}\n", "nvidia-driver-*-server"]
-    told = subprocess.run(line, capture_output=True, text=True, check=False).stdout
-    versions = [w.split()[0] for w in told.splitlines() if w.split()[1][:1] == "i"]
-    with state() as content:
-        content["driver_installed"] = versions[-1].rpartition("-")[0] if versions else ""

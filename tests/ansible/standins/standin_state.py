@@ -9,6 +9,7 @@ import contextlib
 import fcntl
 import json
 import os
+import subprocess
 import sys
 
 FILE = "/var/lib/standins/state.json"
@@ -58,7 +59,7 @@ def boot(cold):
             for name in sorted(os.listdir("/etc/modules-load.d")):
                 with open("/etc/modules-load.d/" + name) as file:
                     content["modules"] += [w for w in file.read().split() if w[0] != "#"]
-        content["driver_loaded"] = content["driver_installed"]
+        content["driver_loaded"] = installed_driver()
         content["persistence"] = "nvidia-persistenced" in content["units_running"]
         for name, facts in content["cards"].items():
             facts["runtime"] = {}
@@ -70,6 +71,15 @@ def boot(cold):
             os.makedirs(rshim, exist_ok=True)
             with open(rshim + "/misc", "w") as file:
                 file.write(misc(name, facts, ["INFO[UEFI]: eMMC probed", "INFO[MISC]: Linux up"]))
+
+
+def installed_driver():
+    """Upstream version of the driver's package."""
+    line = ["dpkg-query", "-W", "-f", "${Version} ${db:Status-Abbrev}\n", "nvidia-driver-*-server"]
+    told = subprocess.run(line, capture_output=True, text=True, check=False).stdout
+    # a package that was once known has no version, but a line
+    versions = [line.split()[0] for line in told.splitlines() if line.split()[-1:] == ["ii"]]
+    return versions[-1].rpartition("-")[0] if versions else ""
 
 
 def reset(facts):

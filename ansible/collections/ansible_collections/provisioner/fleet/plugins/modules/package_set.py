@@ -39,7 +39,7 @@ options:
     type: bool
     default: false
   update_cache:
-    description: Whether to fetch the repositories' lists before; never done in check mode.
+    description: Whether to fetch the repositories' lists before; in check mode to a folder of its own.
     type: bool
     default: true
 attributes:
@@ -67,7 +67,9 @@ removed:
   elements: str
 """
 
+import contextlib
 import fnmatch
+import tempfile
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.provisioner.fleet.plugins.module_utils import debian, tools
@@ -88,7 +90,24 @@ def any_of(name, globs):
     return any(fnmatch.fnmatchcase(name, glob) for glob in globs)
 
 
-def wanted_versions(pins, before):
+@contextlib.contextmanager
+def lists(module, lock):
+    """Options under which apt knows what the repositories offer now."""
+    update = ["apt-get", "-qq", "update"]
+    if not module.params["update_cache"]:
+        yield []
+    elif not module.check_mode:
+        tools.write(update, lock, _QUIET)
+        yield []
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            own = ["-o", "Dir::State::lists=" + folder, "-o", "Dir::Cache::pkgcache="]
+            own += ["-o", "Dir::Cache::srcpkgcache="]
+            tools.write([*update, *own], lock, _QUIET)
+            yield own
+
+
+def wanted_versions(pins, before, options):
     """Package to the one version that its pin means; what is installed and fits, stays."""
     for name, pin in pins.items():
         if not debian.NAME.match(name) or (pin != "*" and not debian.VERSION.match(pin)):
@@ -98,14 +117,14 @@ def wanted_versions(pins, before):
         if pin != "*" and name in before and debian.satisfies(before[name], pin):
             wanted[name] = before[name]
         else:
-            offered = debian.available(tools.read(["apt-cache", "madison", name]), name)
+            offered = debian.available(tools.read(["apt-cache", *options, "madison", name]), name)
             wanted[name] = debian.chosen(name, pin, offered)
     return wanted
 
 
-def plan(params, before):
+def plan(params, before, options):
     """(changes for apt's command line, names to remove)."""
-    wanted = wanted_versions({k: str(v) for k, v in params["packages"].items()}, before)
+    wanted = wanted_versions({k: str(v) for k, v in params["packages"].items()}, before, options)
     install = [f"{n}={v}" for n, v in wanted.items() if before.get(n) != v]
     remove = [n for n in sorted(before) if n not in wanted and any_of(n, params["replaces"])]
     refuse_mixture(
@@ -151,13 +170,11 @@ def apply(module):
     """Bring the packages to their pins; what is to be told."""
     params = module.params
     before = query()
-    with tools.one_at_a_time() as lock:
-        if params["update_cache"] and not module.check_mode:
-            tools.write(["apt-get", "-qq", "update"], lock, _QUIET)
-        install, remove = plan(params, before)
+    with tools.one_at_a_time() as lock, lists(module, lock) as options:
+        install, remove = plan(params, before, options)
         removed = list(remove)
         if install or remove:
-            line = [*_APT, "install", *install, *(name + "-" for name in remove)]
+            line = [*_APT, *options, "install", *install, *(name + "-" for name in remove)]
             if params["allow_downgrade"]:
                 line.insert(1, "--allow-downgrades")
             removed = sorted(refuse_surprises(line, params, before, remove))

@@ -8,7 +8,7 @@ import logging
 import os
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -104,13 +104,16 @@ def with_agent(
     """Our side and a running agent that looks for it, for one scenario."""
 
     async def main() -> T:
-        async with bench.daemon() as (served, store):
+        async with AsyncExitStack() as ours:
+            served, store = await ours.enter_async_context(bench.daemon())
             with real_agent(bench.folder, bench.cable, served.url, served.ca_pem, MAC) as agent:
                 try:
                     return await scenario(served, agent, store)
                 except BaseException:
                     logging.getLogger("agent").error("%s", agent.log[-6000:])
                     raise
+                finally:
+                    await ours.aclose()  # while there is somebody to say goodbye to
 
     return asyncio.run(main())
 

@@ -2,7 +2,7 @@
 
 Two rules. Every string is marked as no template: a value may come from a device, and Ansible would
 otherwise evaluate "{{ ... }}" on the daemon's machine. And all of it is on a tmpfs, because it may
-hold secrets; they are in no argument and in no environment either (docs/decisions/0030).
+hold secrets; they are in no argument and in no environment either (docs/decisions/0009).
 """
 
 from __future__ import annotations

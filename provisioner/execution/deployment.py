@@ -65,9 +65,8 @@ async def deploy(
     async def arrived() -> Blocker | None:
         return await runs(site, node, step.to_version, image)
 
-    if node.boots is not Boots.SYSTEM and await arrived() is None:
-        await stay.mark(Boots.SYSTEM)  # a predecessor came as far as this
-        return None
+    if stay.leaving(await hold.entries()):  # a predecessor came as far as this
+        return await stay.leave(arrived, _step(step))
     agent = await stay.enter()
     if isinstance(agent, Blocker):
         return agent

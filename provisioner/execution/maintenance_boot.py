@@ -84,14 +84,28 @@ class Stay:
                 return host
             work = self._leave(host, arrived, more)
             rows = await self.hold.entries()
-            problem = await do(self.site, self.hold, work, pending(rows, LEAVE))
+            entry = pending(rows, LEAVE) if self.leaving(rows) else None
+            problem = await do(self.site, self.hold, work, entry)
         except PortError as error:
             return blocked(error, f"{self.node.id}/maintenance")
         if problem is None:
             await self.mark(Boots.SYSTEM)
         return problem
 
+    def leaving(self, rows: Sequence[LedgerEntry]) -> bool:
+        """Whether a predecessor was about to boot from disk, and did not see its end."""
+        left, boot = pending(rows, LEAVE), last(rows, BOOT)
+        return left is not None and (boot is None or left.intended_at > boot.intended_at)
+
     # --- booting
+
+    async def _current(self, rows: Sequence[LedgerEntry], action: str) -> LedgerEntry | None:
+        """The open row of this stay; one that an earlier stay left is given up."""
+        row = pending(rows, action)
+        if row is None or row.before.get("visit") == self.node.fenced_at:
+            return row
+        await self.hold.settle(row, ActionStatus.ABSENT, outcome="given up: a new stay began")
+        return None
 
     def _is_in(self, rows: Sequence[LedgerEntry]) -> bool:
         """Whether the last boot of this stay was into the image."""
@@ -118,9 +132,10 @@ class Stay:
         if self.node.boots is Boots.SYSTEM:
             await self.mark(Boots.RAMDISK)
         url = self.site.artifacts.pull_url(name)
-        booting = pending(rows, BOOT)
-        if booting is None or self.off_row(rows) is None:
-            problem = await do(self.site, self.hold, self._off(host), pending(rows, OFF))
+        booting, off = await self._current(rows, BOOT), self.off_row(rows)
+        if booting is None or off is None:
+            turning = await self._current(rows, OFF)
+            problem = await do(self.site, self.hold, self._off(host), turning)
             if problem is not None:
                 return problem
         problem = await do(self.site, self.hold, self._boot(host, url), booting)

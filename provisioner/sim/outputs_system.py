@@ -16,15 +16,20 @@ def boot_id(view: HostView, _command: str) -> Output:
 
 def system(view: HostView, _command: str) -> Output:
     """`cat` of the stamp that an image leaves, and of os-release."""
-    said = view.machine.host.system
+    said = _image(view)
     missing = "" if said else "cat: /etc/provisioner-release: No such file or directory\n"
     return Output(0 if said else 1, said + 'ID=ubuntu\nVERSION_ID="22.04"\n', missing)
 
 
 def stamp(view: HostView, _command: str) -> Output:
     """`cat /etc/provisioner-release`."""
-    said = view.machine.host.system
+    said = _image(view)
     return Output(0, said) if said else Output(1, "", "No such file or directory\n")
+
+
+def _image(view: HostView) -> str:
+    """A ramdisk was made from no image of a system."""
+    return view.machine.host.system if view.machine.host.os == "disk" else ""
 
 
 def dpkg_query(view: HostView, _command: str) -> Output:

@@ -22,12 +22,15 @@ async def give_back(world: World) -> Node:
     for tenant in await world.store.tenants():
         await world.store.put_tenant(Tenant(**{**tenant.model_dump(), "nodes_wanted": 0}))
     await world.start()
-    while (node := await node_of(world)).state is not State.CONVERGING:
+    for _ in range(20_000):
+        if (await node_of(world)).state is State.CONVERGING:
+            break
         await world.clock.sleep(0.05)
     await world.crash()
     for disk in world.site.machines[HOST].disks.values():
         disk.content, disk.holds = SECRET, "tenant"
     node = await node_of(world)
+    assert node.state is State.CONVERGING, node.note
     return await world.store.save_node(node.moved(State.DRAINING, world.clock.now(), served=TENANT))
 
 

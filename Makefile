@@ -5,7 +5,7 @@ ARGS   ?=
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test lint format demo soak bench lock clean \
+.PHONY: help setup test lint format demo soak fuzz fuzz-lock bench lock clean \
 	image image-check image-test vm-test image-lock bench-ansible bench-isolation
 
 help: ## list the targets
@@ -36,6 +36,15 @@ demo: setup ## the whole journey on a simulated site, a minute or two; ARGS=--js
 soak: setup ## simulation over many seeds, planner on new examples; ARGS as for pytest (SEEDS=1000 make soak)
 	SEEDS="$${SEEDS:-200}" $(VENV)/bin/pytest -n 2 --hypothesis-profile=soak \
 		tests/simulation tests/planning/test_planner_properties.py $(ARGS)
+
+fuzz: setup ## fuzz every judge and parser for ten minutes (SECONDS=60 make fuzz)
+	@test -d $(VENV)/fuzz/atheris || $(VENV)/bin/python -m pip install --quiet --require-hashes \
+		--no-deps --target $(VENV)/fuzz -r tests/fuzz/requirements.lock
+	PYTHONPATH=$(VENV)/fuzz:. $(VENV)/bin/python tests/fuzz/fuzz_judges.py $(or $(SECONDS),600)
+
+fuzz-lock: ## resolve the fuzzer's lock anew (needs uv)
+	uv pip compile --quiet --python-version 3.11 --generate-hashes --no-annotate \
+		--custom-compile-command "make fuzz-lock" --group fuzz -o tests/fuzz/requirements.lock
 
 bench: setup ## the benchmarks, one after the other
 	@set -e; for bench in tests/bench/bench_*.py; do echo "== $$bench"; $(VENV)/bin/python "$$bench" $(ARGS); done

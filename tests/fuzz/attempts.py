@@ -1,0 +1,129 @@
+"""One attempt on a judge or a parser from arbitrary bytes: no crash, and no pass from garbage.
+
+The first bytes choose what is attempted, the rest is what it reads. Hypothesis runs attempts in
+CI, atheris for as long as one likes (`make fuzz`); both begin with the recorded outputs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from provisioner import checks
+from provisioner.checks.check import BEFORE, Check, CheckContext
+from provisioner.model.health import Evidence, Verdict
+from provisioner.model.input_error import InputError
+from provisioner.planning import attestation, inband_facts, thresholds_text
+from provisioner.planning.rejudging import raw_outputs
+
+HERE = Path(__file__).resolve().parents[1]
+ROOT = HERE / "golden" / "checks"
+SAMPLES = Path(os.environ.get("PROVISIONER_SAMPLES", HERE.parents[1] / "shared" / "samples"))
+SAMPLE_BYTES_MAX = 100_000
+CONTEXT = CheckContext.model_validate_json((ROOT / "context.json").read_text())
+LINES = {c.name: c.line for check in checks.ALL for c in check.commands}
+
+
+def _recorded(case: Path) -> dict[str, str]:
+    return {file.stem: file.read_text() for file in sorted(case.glob("*.txt"))}
+
+
+GOOD: Mapping[str, Mapping[str, str]] = {
+    check.name: _recorded(ROOT / check.name / "good") for check in checks.ALL
+}
+# no honest output is shorter than a quarter of the shortest good one that is recorded
+SHORTEST = {
+    check.name: min(sum(map(len, _recorded(c).values())) for c in ROOT.glob(f"{check.name}/good*"))
+    for check in checks.ALL
+}
+
+
+def _attested(text: str) -> None:
+    try:
+        envelope = attestation.opened(text)
+        attestation.certificate_of(envelope)
+    except attestation.NotAnAttestation:
+        return
+
+
+def _thresholds(text: str) -> None:
+    try:
+        thresholds_text.parse("own.yaml", text)
+    except InputError:
+        return
+
+
+def _facts(text: str) -> None:
+    outputs = {
+        name: Evidence(source=name, exit_code=0, text=text)
+        for name in ("gpus", "packages", "nics", "nic_config", "boot_id")
+    }
+    inband_facts.read(outputs, (), {})
+
+
+PARSERS: tuple[Callable[[str], object], ...] = (_attested, _thresholds, raw_outputs, _facts)
+HEAD = 3  # bytes: what is attempted, how, where
+
+
+class PassFromGarbage(AssertionError):
+    """A judge passed what no tool would print."""
+
+
+def attempt(data: bytes) -> None:
+    """Judge or parse what these bytes say. Raises for a crash or for a pass from garbage."""
+    if len(data) < HEAD:
+        return
+    which, how, at = data[:HEAD]
+    text = data[HEAD:].decode("utf-8", errors="replace")
+    if which < len(checks.ALL):
+        _judge(checks.ALL[which], how, at, text)
+    else:
+        PARSERS[which % len(PARSERS)](text)
+
+
+def _judge(check: Check, how: int, at: int, text: str) -> None:
+    """`how` 0: every output is the text; 1: the text stands in a good one; 2, 3: it did not end."""
+    good = GOOD[check.name]
+    names = [name for name in good if not name.endswith(BEFORE)]
+    texts = dict(good)
+    if how % 4 == 1:
+        name = names[at % len(names)]
+        place = len(good[name]) * at // 256
+        texts[name] = good[name][:place] + text + good[name][place + len(text) :]
+    else:
+        texts = dict.fromkeys(good, text)
+    evidence = {
+        name: Evidence(
+            source=LINES[name.removesuffix(BEFORE)],
+            exit_code=None if how % 4 == 2 else 0,
+            text=said,
+            truncated=how % 4 == 3,
+        )
+        for name, said in texts.items()
+    }
+    result = check.judge(evidence, CONTEXT)
+    if (result.verdict is Verdict.PASS) != (not result.findings):
+        raise AssertionError(f"{check.name}: {result.verdict} with {len(result.findings)} findings")
+    if result.verdict is not Verdict.PASS:
+        return
+    length = sum(map(len, texts.values()))
+    if how % 4 in (2, 3) or length < SHORTEST[check.name] / 4:
+        raise PassFromGarbage(f"{check.name}: {text[:200]!r}")
+
+
+def seeds() -> Iterator[bytes]:
+    """Every recorded output, and every sample where somebody has them, for its check."""
+    for number, check in enumerate(checks.ALL):
+        for file in sorted(ROOT.glob(f"{check.name}/*/*.txt")):
+            yield bytes((number, 0, 0)) + file.read_bytes()
+            yield bytes((number, 1, 128)) + file.read_bytes()[:40]
+    whole = {name: {"source": name, "exit_code": 0, "text": "x"} for name in ("gpus", "nccl")}
+    for offset in range(len(PARSERS)):
+        yield bytes((240 + offset, 0, 0)) + json.dumps(whole).encode()
+        yield bytes((240 + offset, 0, 0)) + b"all_reduce_gb_s:\n  H100: {value: 1, source: x}\n"
+    for file in sorted(SAMPLES.rglob("*")) if SAMPLES.is_dir() else ():
+        if file.is_file() and file.stat().st_size <= SAMPLE_BYTES_MAX:
+            for number in range(0, len(checks.ALL), 8):  # some: the fuzzer tries the others
+                yield bytes((number, 0, 0)) + file.read_bytes()

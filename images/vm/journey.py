@@ -199,11 +199,11 @@ async def _erase(bench: Bench, agent: AgentAddress) -> None:
     listed = {d["serial"]: d for d in (await step(bench, agent, "provisioner_disks"))["disks"]}
     name = listed[NVME_SERIAL]["name"]
     wrong = await step(bench, agent, "provisioner_erase_device", device=name, serial="ANOTHER",
-                       method="nvme_format_user_data")  # fmt: skip
+                       by="nvme_format_user_data")  # fmt: skip
     expect(wrong["result"] == "not_done", f"another serial is left alone: {wrong}")
     for method in ("nvme_sanitize_crypto", "nvme_format_user_data", "overwrite"):
         record = await step(bench, agent, "provisioner_erase_device", device=name,
-                            serial=NVME_SERIAL, method=method)  # fmt: skip
+                            serial=NVME_SERIAL, by=method)  # fmt: skip
         if record["result"] == "done":
             break
     expect(record["result"] == "done", f"the NVMe disk is erased: {record}")

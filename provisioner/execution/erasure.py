@@ -127,7 +127,7 @@ class Eraser:
         arguments = {
             "device": disk.name,
             "serial": disk.serial,
-            "method": method.value,
+            "by": method.value,  # the agent's dispatcher has a parameter `method` of its own
             "job": _job(node, disk, method),
         }
         limit_s = self._site.settings.erase_limit_s
@@ -136,7 +136,8 @@ class Eraser:
         if isinstance(answer, Blocker):
             if answer.reason in _UNANSWERED:
                 return answer  # the row stays open: the same job is asked again
-            answer = {**arguments, "result": Result.NOT_DONE.value, "detail": answer.detail}
+            told = {k: arguments[k] for k in ("device", "serial")} | {"method": method.value}
+            answer = {**told, "result": Result.NOT_DONE.value, "detail": answer.detail}
         record = disk_answers.erased(answer, disk, method, started_at, clock.now())
         done = record.result is Result.DONE
         status = ActionStatus.CONFIRMED if done else ActionStatus.FAILED

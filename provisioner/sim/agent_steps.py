@@ -54,8 +54,11 @@ def _disks(ramdisk: Ramdisk, _args: Mapping[str, Any]) -> Work:
 
 
 def _erase_device(ramdisk: Ramdisk, args: Mapping[str, Any]) -> Work:
-    machine, method = ramdisk.machine, str(args.get("method"))
-    told = {k: str(args.get(k)) for k in ("device", "serial", "method")}
+    machine, method = ramdisk.machine, str(args.get("by"))
+    if "method" in args:  # as the real one: the step's arguments meet its dispatcher's parameter
+        detail = "dispatch_to_managers() got multiple values for argument 'method'"
+        raise Failed("CleaningError", "Clean step failed", f"TypeError: {detail}")
+    told = {"method": method} | {k: str(args.get(k)) for k in ("device", "serial")}
     disk = next((d for d in machine.disks.values() if d.name == args.get("device")), None)
 
     job = str(args.get("job") or "")

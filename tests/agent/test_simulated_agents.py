@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import sys
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "simulation"))
-
 import virtual_time
 from rig import World
 
@@ -160,7 +156,7 @@ def test_disks_are_erased_and_read_back(tmp_path: Path) -> None:
         disk = told.result["clean_result"]["disks"][1]
         given = {"device": disk["name"], "serial": disk["serial"]}
         method = "nvme_sanitize_block"
-        asked = step("provisioner_erase_device", **given, method=method)
+        asked = step("provisioner_erase_device", **given, by=method)
         done = await run(agent, "clean.execute_clean_step", asked, 3600.0)
         asked = step("provisioner_read_disk", serial=disk["serial"], offset=0, bytes=4096)
         read = await run(agent, "clean.execute_clean_step", asked, 60.0)
@@ -186,7 +182,7 @@ def test_a_command_is_carried_out_once_whatever_is_lost(tmp_path: Path, lost: fl
                 "provisioner_erase_device",
                 device=disk.name,
                 serial=serial,
-                method="nvme_format_crypto",
+                by="nvme_format_crypto",
             )
             for _ in range(20):
                 try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 import logging
 from pathlib import Path
@@ -10,7 +11,15 @@ from typing import Any
 
 import pytest
 from ironic_python_agent import hardware
-from provisioner_hardware_manager import disks, health, inventory, reading, redaction, tpm
+from provisioner_hardware_manager import (
+    disks,
+    health,
+    inventory,
+    plugin,
+    reading,
+    redaction,
+    tpm,
+)
 from provisioner_hardware_manager.commands import Output, words
 from provisioner_hardware_manager.plugin import ARGUMENTS, ProvisionerHardwareManager
 
@@ -320,6 +329,37 @@ def test_every_step_is_a_method_and_none_runs_by_itself():
     assert {s["step"] for s in steps} == set(ARGUMENTS)
     assert all(s["priority"] == 0 and callable(getattr(manager, s["step"])) for s in steps)
     assert "provisioner_erase_device" not in {s["step"] for s in manager.get_deploy_steps({}, [])}
+
+
+@pytest.mark.parametrize("step", sorted(ARGUMENTS))
+def test_no_argument_of_a_step_is_one_of_the_agents_own(step):
+    """`execute_clean_step` passes them on as keywords, beside those of its dispatcher."""
+    own = set(inspect.signature(hardware.dispatch_to_managers).parameters)
+
+    assert not own & set(ARGUMENTS[step])
+    assert set(ARGUMENTS[step]) <= set(
+        inspect.signature(getattr(ProvisionerHardwareManager, step)).parameters
+    )
+
+
+def test_a_job_that_was_done_is_not_done_twice(monkeypatch):
+    asked = []
+
+    def once(device: str, serial: str, method: str, *, generic: Any) -> dict[str, str]:
+        asked.append(serial)
+        return {"result": "done" if len(asked) > 1 else "not_done", "serial": serial}
+
+    monkeypatch.setattr(plugin.erasure, "erase", once)
+    monkeypatch.setattr(plugin, "JOBS", {})
+    manager = ProvisionerHardwareManager()
+
+    answers = [
+        manager.provisioner_erase_device({}, [], "/dev/sda", "S", "overwrite", job="j")["result"]
+        for _ in range(3)
+    ]
+
+    assert answers == ["not_done", "done", "done"]
+    assert asked == ["S", "S"]
 
 
 def test_the_agent_finds_the_plug_in_before_its_generic_one():

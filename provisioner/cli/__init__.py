@@ -23,6 +23,7 @@ from provisioner.cli import (
     plan,
     serve,
     sim,
+    xid,
 )
 from provisioner.model.input_error import InputError
 from provisioner.ports import PortError, StaleWrite, StoreFailed
@@ -41,6 +42,7 @@ app.command("serve")(serve.serve)
 app.command("where")(places.where)
 app.command("address")(places.address)
 app.command("certify")(certify.certify)
+app.command("xid")(xid.xid)
 app.add_typer(node.app, name="node")
 app.add_typer(agents.app, name="agents")
 app.add_typer(checks.app, name="checks")

@@ -14,11 +14,12 @@ from aiohttp import web
 
 from provisioner.agent.client import AgentClient
 from provisioner.agent.registry import AgentRegistry
-from provisioner.agent.server import application
+from provisioner.agent.server import FILES, application
 from provisioner.agent.service import AgentService
 from provisioner.agent.sessions import Sessions
 from provisioner.agent.tls import open_authority
 from provisioner.agent.wire import HttpsWire
+from provisioner.execution.os_images import OsImages
 from provisioner.model.input_error import InputError
 from provisioner.ports import Agents, Clock
 from provisioner.settings import Settings
@@ -48,6 +49,7 @@ class ServedAgents:
     agents: Agents
     url: str = ""
     ca_pem: str = ""
+    images: OsImages | None = None
 
 
 def new_token() -> str:
@@ -57,9 +59,18 @@ def new_token() -> str:
 
 @asynccontextmanager
 async def serve_agents(
-    door: AgentDoor, data: Path, store: SqlStore, vault: Vault, clock: Clock, settings: Settings
+    door: AgentDoor,
+    data: Path,
+    store: SqlStore,
+    vault: Vault,
+    clock: Clock,
+    settings: Settings,
+    images: OsImages | None = None,
 ) -> AsyncIterator[ServedAgents]:
-    """Serve the lookup and heartbeat API. Raises `InputError` if it cannot be served there."""
+    """Serve the lookup and heartbeat API, and `images`, which are told where that is.
+
+    Raises `InputError` if it cannot be served there.
+    """
     authority = open_authority(data)
     named = urlsplit(door.url).hostname or ""
     hosts = tuple(dict.fromkeys(h for h in (named, door.host) if h and h not in EVERYWHERE))
@@ -68,7 +79,8 @@ async def serve_agents(
         raise InputError("--agent-url", door.url, "names no address of ours", remedy)
     sessions = Sessions(store, vault, new_token)
     service = AgentService(sessions, clock, settings, store.journal)
-    runner = web.AppRunner(application(service), access_log=None)
+    files = images.application() if images is not None else None
+    runner = web.AppRunner(application(service, files), access_log=None)
     await runner.setup()
     context = authority.server_context(hosts)
     site = web.TCPSite(runner, door.host, door.port, ssl_context=context)
@@ -84,8 +96,10 @@ async def serve_agents(
         bound = runner.addresses[0][1]
         url = door.url.rstrip("/") or f"https://{_bracketed(door.host)}:{bound}"
         log.info("maintenance agents call %s; they trust %s", url, data / "agent-ca.pem")
+        if images is not None:
+            images.url = url + FILES
         registry = AgentRegistry(sessions, AgentClient(wire, clock), clock, settings)
-        yield ServedAgents(registry, url, authority.ca_pem())
+        yield ServedAgents(registry, url, authority.ca_pem(), images)
     finally:
         await wire.close()
         await runner.cleanup()

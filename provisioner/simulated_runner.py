@@ -76,7 +76,7 @@ class SimulatedShell:
         result = await self._runner.ask("run_commands", host, asked(commands))
         return outputs(result, commands)
 
-    async def forget(self, host: str) -> None:
+    async def forget(self, host: str, known: str = "") -> None:
         """Simulated hosts have no keys."""
 
     async def close(self) -> None:

@@ -89,13 +89,16 @@ class SshShell:
                     entry.used_at = time.monotonic()
             return outputs
 
-    async def forget(self, host: str) -> None:
-        """Drop the connection and what is pinned for the host."""
+    async def forget(self, host: str, known: str = "") -> None:
+        """Drop the connection and what is pinned for the host; pin what is known of it instead."""
         entry = self._hosts.setdefault(host, _Host())
         async with entry.lock:
             _drop(entry)
             if self._remote.learn and self._remote.known_hosts is not None:
                 await asyncio.to_thread(_unpin, self._remote.known_hosts, host)
+                if known:
+                    key = asyncssh.import_public_key(known)
+                    await asyncio.to_thread(_pin, self._remote.known_hosts, host, key)
 
     async def close(self) -> None:
         """Close every connection; commands that run are cut off here, and end there in time."""

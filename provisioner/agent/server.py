@@ -21,6 +21,7 @@ from provisioner.agent.service import BODY_MAX, AgentService
 # heartbeat after 5 to 10 s): twice that is let through.
 BURST, PER_SECOND = 30.0, 0.4
 PEERS_MAX = 65536  # addresses whose rate is known; 100 bytes each
+FILES = "/images"  # no path of ironic's API
 BODY_S = 10.0  # a heartbeat's body is there within this
 
 
@@ -43,8 +44,8 @@ class Rate:
         return admitted
 
 
-def application(service: AgentService) -> web.Application:
-    """The API of `service`."""
+def application(service: AgentService, files: web.Application | None = None) -> web.Application:
+    """The API of `service`, and beside it, under /images, what agents fetch."""
     rate = Rate(lambda: asyncio.get_running_loop().time())
 
     async def handle(request: web.Request) -> web.Response:
@@ -62,6 +63,8 @@ def application(service: AgentService) -> web.Application:
         return _answer(told.status, told.body)
 
     app = web.Application()
+    if files is not None:
+        app.add_subapp(FILES, files)
     app.router.add_route("*", "/{path:.*}", handle)
     return app
 

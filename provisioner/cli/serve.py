@@ -17,6 +17,9 @@ from provisioner.cli.checked_options import check_ca, check_directory, check_fil
 from provisioner.cli.matrix_files import read_matrix
 from provisioner.daemon import Daemon, Parts, serve_artifacts
 from provisioner.event_loop import new_event_loop
+from provisioner.execution import artifacts as artifact_files
+from provisioner.execution.host_keys import login_of
+from provisioner.execution.os_images import OsImages
 from provisioner.hosts_opening import Hosts, open_hosts, simulated_hosts
 from provisioner.model.input_error import InputError
 from provisioner.nvue import NvueTransport
@@ -73,6 +76,7 @@ def serve(
     _check(simulator, playbooks, artifacts, ca_file)
     door = AgentDoor(agent_host, agent_port, agent_url)
     remote = _checked_remote(ssh_user, ssh_key, known_hosts)
+    login = login_of(ssh_user, ssh_key)
 
     async def run() -> None:
         clock = WallClock()
@@ -84,7 +88,7 @@ def serve(
             async with (
                 open_data(data, clock.now()) as opened,
                 serve_artifacts(artifacts, artifact_host, artifact_port) as files,
-                _agents(site, door, data, opened, clock, chosen) as served,
+                _agents(site, door, data, opened, clock, chosen, files) as served,
                 _hosts(site, playbooks, data, remote, opened, clock, chosen) as hosts,
             ):
                 parts = Parts(
@@ -97,6 +101,8 @@ def serve(
                     runner=hosts.runner,
                     shell=hosts.shell,
                     agents=served.agents,
+                    os_images=served.images,
+                    login=login,
                     artifacts=files,
                     matrix=pinned,
                     signer=opened.signer,
@@ -149,11 +155,13 @@ def _agents(
     opened: Data,
     clock: Clock,
     chosen: Settings,
+    files: artifact_files.Artifacts,
 ) -> AbstractAsyncContextManager[ServedAgents]:
+    images = OsImages(files, data / "images", files.url)
     if site is not None:
         agents = simulated(site, opened.store, opened.vault, clock, chosen)
-        return nullcontext(ServedAgents(agents))
-    return serve_agents(door, data, opened.store, opened.vault, clock, chosen)
+        return nullcontext(ServedAgents(agents, images=images))
+    return serve_agents(door, data, opened.store, opened.vault, clock, chosen, images)
 
 
 async def _until_stopped(daemon: Daemon) -> None:

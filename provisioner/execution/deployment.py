@@ -189,6 +189,8 @@ async def _drive(writing: _Writing) -> str | Blocker:
     login = stay.site.login
     assert login is not None
     key = await host_key(stay.site.reach.credentials, node)
+    # from here on nobody else is believed under this name: neither the ramdisk nor an older system
+    await stay.site.shell.forget(node.id, key[1])
     host = await stay.site.reach.redfish(node, "host")
     if isinstance(host, Blocker):
         return host

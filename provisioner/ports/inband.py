@@ -146,8 +146,11 @@ class HostShell(Protocol):
         self, host: str, address: str, commands: Sequence[ShellCommand]
     ) -> Sequence[ShellOutput]: ...
 
-    async def forget(self, host: str) -> None:
-        """Drop the connection and the pinned key: the host gets another system."""
+    async def forget(self, host: str, known: str = "") -> None:
+        """Drop the connection and the pinned key: the host gets another system.
+
+        `known`: the public key (OpenSSH's line) that we gave to that system; pinned at once.
+        """
         ...
 
     async def close(self) -> None: ...

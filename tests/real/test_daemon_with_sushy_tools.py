@@ -50,7 +50,7 @@ class NoSystem:
     async def recall(self, call: PlaybookCall, since: float) -> None:
         return None
 
-    async def forget(self, host: str) -> None:
+    async def forget(self, host: str, known: str = "") -> None:
         return None
 
     async def close(self) -> None:

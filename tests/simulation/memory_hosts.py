@@ -60,7 +60,7 @@ class MemoryShell:
     ) -> Sequence[ShellOutput]:
         return outputs(await self._runner.ask("run_commands", host, asked(commands)), commands)
 
-    async def forget(self, host: str) -> None:
+    async def forget(self, host: str, known: str = "") -> None:
         return None
 
     async def close(self) -> None:

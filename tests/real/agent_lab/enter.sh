@@ -55,6 +55,7 @@ mount --rbind "$stash/dev" /dev
 mount -o remount,bind,ro /proc 2>/dev/null || true
 
 cd /run/state
-exec setpriv --reuid 65534 --regid 65534 --clear-groups --no-new-privs --bounding-set=-all \
-  --inh-caps=-all env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/run/state TMPDIR=/run/state \
+# changing the user would clear "end when your parent ends": keep it
+exec setpriv --pdeathsig keep --reuid 65534 --regid 65534 --clear-groups --no-new-privs \
+  --bounding-set=-all --inh-caps=-all env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/run/state TMPDIR=/run/state \
   PYTHONDONTWRITEBYTECODE=1 "$python" /run/here/agent_process.py "$@"

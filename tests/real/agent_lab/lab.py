@@ -125,8 +125,31 @@ def real_agent(
         plug(process, state, cable)
         yield RealAgent(process, state, cable)
     finally:
+        first = first_process(process.pid)
         process.kill()
         process.wait()
+        assert gone(first), "the agent outlives its test"
+
+
+def first_process(unshare: int) -> int | None:
+    """The process that its namespace ends with, as this machine knows it."""
+    with contextlib.suppress(OSError):
+        for pid in Path(f"/proc/{unshare}/task/{unshare}/children").read_text().split():
+            return int(pid)
+    return None
+
+
+def gone(pid: int | None) -> bool:
+    """Whether this process has ended, or ends soon."""
+    until = time.monotonic() + READY_S
+    while pid is not None and time.monotonic() < until:
+        try:
+            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
+                return True
+        except OSError:
+            return True
+        time.sleep(0.02)
+    return pid is None
 
 
 def plug(process: subprocess.Popen[bytes], state: Path, cable: Link) -> None:

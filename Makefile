@@ -21,11 +21,12 @@ $(STAMP): requirements.lock pyproject.toml
 test: setup ## run the tests; ARGS are pytest's (ARGS="-k planner -x")
 	$(VENV)/bin/pytest -n 2 $(ARGS)
 
-lint: setup ## ruff, mypy --strict, import-linter
+lint: setup ## ruff, mypy --strict, import-linter, ansible-lint
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
+	cd ansible && PATH="$(abspath $(VENV))/bin:$$PATH" ansible-lint --offline --nocolor
 
 format: setup ## let ruff format the code
 	$(VENV)/bin/ruff format .

@@ -21,6 +21,8 @@ def nvidia_smi(words):
             content["persistence"] = words[1] == "1"
             print("Enabled persistence mode for GPU 00000000:1B:00.0.\nAll done.")
             return
+        if words[1:] != ["--format=csv,noheader"]:
+            fail(f"Invalid combination of input arguments: {words}", 2)
         values = {
             "driver_version": driver,
             "persistence_mode": "Enabled" if content["persistence"] else "Disabled",

@@ -1,0 +1,236 @@
+"""Our own collection: what its parsers make of tools' outputs, and that it builds and installs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import role_readme
+from lab import ANSIBLE
+
+sys.path.insert(0, str(ANSIBLE / "collections"))
+
+from ansible_collections.provisioner.fleet.plugins.module_utils import (
+    debian,
+    dms,
+    flint,
+    nvconfig,
+    rshim,
+    tools,
+)
+
+FLEET = ANSIBLE / "collections" / "ansible_collections" / "provisioner" / "fleet"
+ROOT = Path(__file__).parents[2]
+SAMPLES = Path(os.environ.get("PROVISIONER_SAMPLES", ROOT.parent / "shared" / "samples"))
+QUERY = """\
+Image type:            FS4
+FW Version:            {flash}
+{running}FW Release Date:       16.2.2025
+Product Version:       {flash}
+Rom Info:              type=UEFI version=14.37.14 cpu=AMD64,AARCH64
+PSID:                  MT_0000001010
+Security Attributes:   secure-fw
+"""
+
+
+def test_flint_names_the_running_version_only_where_it_is_another():
+    same = flint.parse(QUERY.format(flash="32.44.1036", running=""), "x")
+    burned = QUERY.format(flash="32.44.1036", running="FW Version(Running):   32.43.1014\n")
+
+    assert same == {"burned": "32.44.1036", "running": "32.44.1036", "psid": "MT_0000001010"}
+    assert flint.parse(burned, "x")["running"] == "32.43.1014"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "-E- Cannot open Device",
+        "FW Version: N/A\nPSID: MT_1\n",
+        "FW Version: 1.2.3\n",
+        "\x00" * 9,
+    ],
+)
+def test_flint_without_a_version_or_psid_is_never_believed(text: str):
+    with pytest.raises(tools.Unreadable):
+        flint.parse(text, "x")
+
+
+def config(**values: object) -> str:
+    table = {
+        name: {"current_value": value, "next_value": value, "read_only": False}
+        for name, value in values.items()
+    }
+    return json.dumps({"Device #1": {"device_type": "BlueField3", "tlv_configuration": table}})
+
+
+def test_a_configuration_is_compared_by_number_whatever_the_spelling():
+    table = nvconfig.parse(config(A="True(1)", B="ETH(2)", C=16, D="0x1"), "x")["table"]
+
+    assert {name: entry["next"] for name, entry in table.items()} == {
+        "A": "1",
+        "B": "2",
+        "C": "16",
+        "D": "1",
+    }
+    assert nvconfig.differing(table, {"A": "1", "B": "1", "D": "0x1"}, "x") == {"B": "1"}
+
+
+def test_a_parameter_that_is_not_there_or_cannot_be_written_is_refused():
+    table = nvconfig.parse(config(A=1), "x")["table"]
+    table["A"]["read_only"] = True
+
+    with pytest.raises(tools.Refused, match="has no parameter B"):
+        nvconfig.differing(table, {"B": "1"}, "x")
+    with pytest.raises(tools.Refused, match="cannot be written"):
+        nvconfig.differing(table, {"A": "2"}, "x")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "-E- failed", "[]", '{"Device #1": {}}', '{"a":' * 50_000, config(A=1)[:-9]]
+)
+def test_mlxconfig_that_is_no_configuration_is_never_believed(text: str):
+    with pytest.raises(tools.Unreadable):
+        nvconfig.parse(text, "x")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("A=B", "1"), ("-y", "1"), ("AB", "1 B=2"), ("ab", "1")]
+)
+def test_a_parameter_that_the_tool_could_read_as_something_else_is_refused(name: str, value: str):
+    with pytest.raises(tools.Refused):
+        nvconfig.check({name: value})
+
+
+@pytest.mark.parametrize("name", ["mlxconfig_json_basic.json", "mlxconfig_json_arrays.json"])
+def test_a_recorded_configuration_is_read_whole(name: str):
+    file = SAMPLES / "mlx" / name
+    if not file.is_file():
+        pytest.skip("the recorded samples are not on this machine")
+    recorded = json.loads(file.read_text())["Device #1"]["tlv_configuration"]
+
+    assert nvconfig.parse(file.read_text(), "x")["table"].keys() == recorded.keys()
+
+
+@pytest.mark.parametrize(
+    ("version", "pin", "fits"),
+    [
+        ("550.90.07-0ubuntu1", "550.90.07", True),
+        ("1:4.2.3-2", "4.2.3", True),
+        ("2.29.2-1+cuda13.0", "2.29.2-1+cuda13.0", True),
+        ("2.10.0-0.5.3", "2.10.0-0.5.3", True),
+        ("550.90.070-1", "550.90.07", False),
+        ("2.10.01", "2.10.0", False),
+    ],
+)
+def test_a_pin_stands_for_its_upstream_version_and_no_other(version: str, pin: str, *, fits: bool):
+    assert debian.satisfies(version, pin) is fits
+
+
+def test_what_apt_would_do_is_read_from_its_simulation():
+    told = (
+        "NOTE: This is only a simulation!\nRemv nvidia-driver-535-server [535.129.03-0ubuntu1]\n"
+        "Inst nvidia-driver-550-server (550.90.07-0ubuntu1 mirror [all])\n"
+        "Inst libnccl2 [2.21.5-1+cuda12.4] (2.29.2-1+cuda13.0 mirror [all])\n"
+        "Conf libnccl2 (2.29.2-1+cuda13.0 mirror [all])\n"
+    )
+
+    install, remove = debian.simulated(told)
+
+    assert install == {
+        "nvidia-driver-550-server": "550.90.07-0ubuntu1",
+        "libnccl2": "2.29.2-1+cuda13.0",
+    }
+    assert remove == {"nvidia-driver-535-server": "535.129.03-0ubuntu1"}
+
+
+def test_an_rshim_device_is_its_cards_and_its_log_is_printable(tmp_path: Path):
+    for number, address in enumerate(("0000:1a:00.2", "0000:3c:00.2")):
+        folder = tmp_path / f"rshim{number}"
+        folder.mkdir()
+        log = " INFO[MISC]: Linux up\n ERR[MISC]: a\x1b[2Jb\n"
+        (folder / "misc").write_text(f"{'#' * 16}DISPLAY_LEVEL 2\nDEV_NAME pcie-{address}\n{log}")
+
+    assert rshim.find("0000:3c:00.0", str(tmp_path)) == "rshim1"
+    assert rshim.log(rshim.misc_of("rshim0", str(tmp_path)))[1] == ("ERR", "a [2Jb")
+    with pytest.raises(tools.Refused, match="no rshim devices belong to"):
+        rshim.find("0000:9d:00.0", str(tmp_path))
+
+
+def test_dmsc_tells_one_value_a_path_in_either_spelling():
+    # shape of a recorded answer: nic-configuration-operator, pkg/dms/client_test.go
+    one = {"Path": "/interfaces/interface[name=a]/x/pfc", "values": {"interfaces/x/pfc": "1"}}
+    two = {"Path": "interfaces/interface[name=a]/x/gap", "values": {"x/gap": "25"}}
+    text = json.dumps([{"source": "dmsc", "updates": [one]}, {"source": "dmsc", "updates": [two]}])
+
+    assert dms.parse("warning: plain\n" + text) == {
+        "interfaces/interface[name=a]/x/pfc": "1",
+        "interfaces/interface[name=a]/x/gap": "25",
+    }
+    for garbled in (
+        "",
+        "rpc error",
+        "[1]",
+        '[{"updates": [{"Path": "a", "values": {}}]}]',
+        text[:-5],
+    ):
+        with pytest.raises(tools.Unreadable):
+            dms.parse(garbled)
+
+
+def test_a_setting_of_priorities_stands_for_all_eight():
+    plain = dms.addressed("/interfaces/interface/nvidia/qos/config/pfc", "enp1s0np0")
+    each = dms.addressed("/interfaces/interface/nvidia/cc/config/priority/rp_enabled", "a")
+
+    assert plain == ["/interfaces/interface[name=enp1s0np0]/nvidia/qos/config/pfc"]
+    assert len(each) == 8
+    assert each[3].endswith("/priority[id=3]/rp_enabled")
+
+
+def test_the_collection_builds_and_installs_without_a_network_and_documents_its_modules(
+    tmp_path: Path,
+):
+    galaxy = str(Path(sys.executable).with_name("ansible-galaxy"))
+    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "LANG": "C.UTF-8"}
+    environment["ANSIBLE_COLLECTIONS_PATH"] = str(tmp_path / "installed")
+
+    def run(*words: str) -> str:
+        done = subprocess.run(
+            words, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    run(galaxy, "collection", "build", str(FLEET), "--output-path", str(tmp_path))
+    (built,) = tmp_path.glob("provisioner-fleet-*.tar.gz")
+    run(galaxy, "collection", "install", "--offline", str(built), "-p", str(tmp_path / "installed"))
+    modules = sorted(p.stem for p in (FLEET / "plugins" / "modules").glob("*.py"))
+    names = [f"provisioner.fleet.{m}" for m in modules]
+    told = json.loads(run(galaxy.replace("ansible-galaxy", "ansible-doc"), "-j", *names))
+
+    assert sorted(told) == names
+    for name, facts in told.items():
+        assert facts["doc"]["attributes"]["check_mode"]["support"] == "full", name
+        assert facts["examples"], name
+        assert facts["return"], name
+        assert f"`{name.rpartition('.')[2]}`" in (FLEET / "README.md").read_text()
+
+
+@pytest.mark.parametrize("role", sorted(role_readme.ROLES.iterdir()), ids=lambda r: r.name)
+def test_a_roles_readme_is_its_specification(role: Path):
+    assert (role / "README.md").read_text() == role_readme.readme(role)
+    assert f"`{role.name}`" in (ROOT / "docs" / "ansible.md").read_text()
+
+
+def test_every_play_ends_with_its_result_and_binds_no_host_to_another():
+    forbidden = ("any_errors_fatal", "max_fail_percentage", "serial:", "ignore_errors", ".shell:")
+    for file in sorted((ANSIBLE / "playbooks").glob("*.yml")):
+        text = file.read_text()
+        assert "provisioner_result" in text.rpartition("- name:")[2], file.name
+        assert f"`{file.stem}`" in (ROOT / "docs" / "in-band.md").read_text()
+    for file in (*ANSIBLE.glob("playbooks/*.yml"), *ANSIBLE.glob("roles/*/tasks/*.yml")):
+        assert [w for w in forbidden if w in file.read_text()] == [], file.name

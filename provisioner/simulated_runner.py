@@ -36,6 +36,10 @@ class SimulatedRunner:
         """A simulated play goes on without its daemon, and tells nobody."""
         return PlaybookResult("unknown", {}, "whoever asked for it is gone")
 
+    def progress(self) -> dict[str, str]:
+        """A simulated play says nothing while it lasts."""
+        return {}
+
     async def ask(self, play: str, host: str, variables: Mapping[str, Any]) -> PlaybookResult:
         """One play, or the commands "run_commands", on one simulated host."""
         body = {"play": play, "host": host, "variables": dict(variables)}

@@ -7,7 +7,8 @@ Rule: a state is entered only through `_enter`, which asks the table; only this 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 from provisioner.control.certifier import Certifier
@@ -185,7 +186,8 @@ class Performer:
             stored = await hold.record(node=node.model_copy(update={"note": note}))
             assert stored is not None
             node = stored
-            problems = await self._executor.execute(hold, node, step, view.inventory)
+            async with self._telling(hold, node, step, note):
+                problems = await self._executor.execute(hold, node, step, view.inventory)
             await self._store.journal(
                 "step",
                 node.id,
@@ -196,6 +198,34 @@ class Performer:
         finally:
             self.disrupted.pop(node.id, None)
             self._observer.touched(node, step)
+
+    @asynccontextmanager
+    async def _telling(self, hold: Hold, node: Node, step: Step, note: str) -> AsyncIterator[None]:
+        """Meanwhile, the node's note says which task of a playbook runs; nothing depends on it."""
+        if not step.method.startswith("playbook_"):
+            yield
+            return
+
+        writing = asyncio.Lock()  # a write that is cut off would leave the hold behind its row
+
+        async def tell() -> None:
+            told, mine = "", node
+            while True:
+                await self._clock.sleep(self._settings.poll_s / 4)
+                doing = self._executor.doing(node.id)
+                if not doing or doing == told:
+                    continue
+                async with writing:
+                    told, changed = doing, mine.model_copy(update={"note": f"{note} [{doing}]"})
+                    mine = await hold.record(node=changed) or mine
+
+        telling = asyncio.create_task(tell())
+        try:
+            yield
+        finally:
+            async with writing:
+                telling.cancel()
+            await asyncio.gather(telling, return_exceptions=True)  # a newer row wins, in silence
 
     async def admit(self, node: Node, step: Step) -> tuple[str, ...]:
         """Why a step must wait; nothing: its place is taken, and `perform` gives it back.

@@ -46,6 +46,10 @@ class Executor:
         )
         return _problems(list(results))
 
+    def doing(self, node_id: str) -> str:
+        """What a playbook does in the node's host now; "": nothing, or nobody knows."""
+        return self._site.runner.progress().get(node_id, "")
+
     async def resume(
         self, hold: Hold, node: Node, entry: LedgerEntry, inventory: Inventory
     ) -> Blocker | None:

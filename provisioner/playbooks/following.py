@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 
 from provisioner.playbooks import processes
 from provisioner.playbooks.events import Events, Verdicts
@@ -15,7 +14,6 @@ log = logging.getLogger(__name__)
 
 POLL_S = 0.2  # between looks at the events: a task costs 0.15 CPU seconds, so it is not missed
 INTERRUPT_S = 10.0  # Ansible ends within 1.2 s of being asked (facts: ansible 2)
-Progress = Callable[[str], None]
 
 
 class LiveRun:
@@ -35,27 +33,22 @@ class LiveRun:
         self._offset = 0
         self._results: dict[str, PlaybookResult] = {}
         self._answers: dict[str, list[asyncio.Future[PlaybookResult]]] = {}
-        self._progress: dict[str, Progress] = {}
 
     def does(self, call: PlaybookCall) -> bool:
         """Whether this is the run of just that call."""
         return self.run.play == call.play and self.run.hosts.get(call.host) == call.digest
 
-    def hand_over(
-        self, host: str, answer: asyncio.Future[PlaybookResult], progress: Progress | None
-    ) -> None:
+    def hand_over(self, host: str, answer: asyncio.Future[PlaybookResult]) -> None:
         """Whoever waits for a host's result."""
-        if progress is not None:
-            self._progress[host] = progress
         if host in self._results:
             answer.set_result(self._results[host])
         else:
             self._answers.setdefault(host, []).append(answer)
 
-    async def result(self, host: str, progress: Progress | None = None) -> PlaybookResult:
+    async def result(self, host: str) -> PlaybookResult:
         """The host's result, as soon as it is certain; later ones hold nobody up."""
         answer: asyncio.Future[PlaybookResult] = asyncio.get_running_loop().create_future()
-        self.hand_over(host, answer, progress)
+        self.hand_over(host, answer)
         return await answer
 
     async def decided(self, host: str) -> None:
@@ -138,8 +131,6 @@ class LiveRun:
 
     def _tell(self, host: str, task: str) -> None:
         log.info("%s: %s: %s", host, self.run.play, task)
-        if host in self._progress:
-            self._progress[host](task)
 
     def _deliver(self, found: Verdicts) -> None:
         for host, result in found:

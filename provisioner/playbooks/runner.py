@@ -82,7 +82,7 @@ class AnsibleRunner:
             return wrong
         if (same := self._on(call.host)) is not None and same.does(call):
             # left by a predecessor, or by a caller who did not wait for it
-            return await same.result(call.host, call.progress)
+            return await same.result(call.host)
         async with self._queues.setdefault(call.host, asyncio.Lock()):
             while (other := self._on(call.host)) is not None:
                 await other.result(call.host)
@@ -93,7 +93,7 @@ class AnsibleRunner:
         for run in await self._runs.since(call.host, since):
             live = self._live.get(run.id)
             if live is not None and live.does(call):
-                return await live.result(call.host, call.progress)
+                return await live.result(call.host)
             past = LiveRun(run, folders.RunFolder.find(Path(run.folder)), self._clock)
             if live is None and past.does(call):
                 past.reread()
@@ -101,7 +101,7 @@ class AnsibleRunner:
         return None
 
     def progress(self) -> dict[str, str]:
-        """What is done in which host now: node id -> "play: task"."""
+        """What is done in which host now. See the port."""
         return {
             host: f"{live.run.play}: {task or 'begins'}"
             for live in self._live.values()
@@ -181,7 +181,7 @@ class AnsibleRunner:
             live = LiveRun(self._row(play, [w.call for w in wanted]), None, self._clock)
             self._live[live.run.id] = live  # before the first await: no other run on these hosts
             for w in wanted:
-                live.hand_over(w.call.host, w.answer, w.call.progress)
+                live.hand_over(w.call.host, w.answer)
             await self._begin(live, [w.call for w in wanted])
             await self._to_its_end(live)
         except Exception as error:  # a bug of ours, or the store: whoever waits hears of it

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -25,8 +25,6 @@ class PlaybookCall:
     address: str  # where to reach it
     variables: Mapping[str, Any]  # JSON, in which a string may be a `Secret`
     timeout_s: float
-    # told the name of each task that begins on the host; it must not block
-    progress: Callable[[str], None] | None = field(default=None, compare=False)
 
     @property
     def digest(self) -> str:
@@ -58,6 +56,10 @@ class PlaybookRunner(Protocol):
 
         Waits while its run is going on. None: it provably never began.
         """
+        ...
+
+    def progress(self) -> Mapping[str, str]:
+        """What is done in which host now: node id -> play and task, for a person."""
         ...
 
     async def close(self) -> None:

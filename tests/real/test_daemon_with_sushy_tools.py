@@ -50,6 +50,9 @@ class NoSystem:
     async def recall(self, call: PlaybookCall, since: float) -> None:
         return None
 
+    def progress(self) -> dict[str, str]:
+        return {}
+
     async def forget(self, host: str, known: str = "") -> None:
         return None
 

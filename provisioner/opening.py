@@ -10,11 +10,12 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from provisioner.checks.threshold_data import Limits
 from provisioner.execution.intake import Secrets
 from provisioner.model.expected import Expected
 from provisioner.model.input_error import InputError
 from provisioner.model.matrix import Matrix
-from provisioner.planning import expected_text, matrix_text
+from provisioner.planning import expected_text, matrix_text, thresholds_text
 from provisioner.planning.located_yaml import SIZE_MAX, Located, load
 from provisioner.ports import Secret
 from provisioner.settings import Settings
@@ -81,6 +82,11 @@ def read_matrix(paths: Sequence[Path]) -> Matrix:
 def read_expected(path: Path) -> Expected:
     """The expected-hardware list."""
     return expected_text.parse(str(path), read_text(path))
+
+
+def read_thresholds(path: Path | None) -> Mapping[str, Limits]:
+    """A site's own thresholds; none without a file."""
+    return thresholds_text.parse(str(path), read_text(path)) if path is not None else {}
 
 
 def read_settings(path: Path | None, **overrides: object) -> Settings:

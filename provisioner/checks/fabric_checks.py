@@ -150,5 +150,12 @@ def _check(kind: FabricKind) -> Check:
     )
 
 
-CHECKS: Mapping[FabricKind, Check] = {kind: _check(kind) for kind in FabricKind}
-ALL = tuple(CHECKS.values())
+CHECK_PAIR = _check(FabricKind.NCCL_PAIR)
+CHECK_RAIL = _check(FabricKind.NCCL_RAIL)
+CHECK_GROUP = _check(FabricKind.NCCL_GROUP)
+CHECK_ALLTOALL = _check(FabricKind.NCCL_GROUP_ALLTOALL)
+CHECK_RDMA = _check(FabricKind.RDMA_PAIR)
+CHECK_LATENCY = _check(FabricKind.RDMA_LATENCY)
+
+ALL = (CHECK_PAIR, CHECK_RAIL, CHECK_GROUP, CHECK_ALLTOALL, CHECK_RDMA, CHECK_LATENCY)
+CHECKS: Mapping[FabricKind, Check] = {FabricKind(check.name): check for check in ALL}

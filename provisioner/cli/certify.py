@@ -22,8 +22,7 @@ from provisioner.model.health import HealthReport
 from provisioner.model.input_error import InputError
 from provisioner.model.matrix import Matrix
 from provisioner.model.node import Node
-from provisioner.opening import DATABASE, Data, open_data, read_text
-from provisioner.planning import thresholds_text
+from provisioner.opening import DATABASE, Data, open_data, read_thresholds
 from provisioner.planning.rejudging import Rejudged, rejudge
 from provisioner.wall_clock import WallClock
 
@@ -60,9 +59,7 @@ def certify(
     if not (data / DATABASE).is_file():
         problem = "there is no data directory here"
         raise InputError(str(data), "", problem, "Run `provisioner intake` first.")
-    own: Mapping[str, Limits] = {}
-    if thresholds is not None:
-        own = thresholds_text.parse(str(thresholds), read_text(thresholds))
+    own = read_thresholds(thresholds)
     found = asyncio.run(_rejudged(data, node, read_matrix(matrix or []), own))
     if json_:
         typer.echo(json.dumps(_as_json(found), indent=2))

@@ -23,8 +23,7 @@ from provisioner.model.health import CheckResult, Verdict
 from provisioner.model.input_error import InputError
 from provisioner.model.inventory import Inventory
 from provisioner.model.node import Node
-from provisioner.opening import read_text
-from provisioner.planning import thresholds_text
+from provisioner.opening import read_text, read_thresholds
 
 app = typer.Typer(help="Health checks: list them, judge any output.", no_args_is_help=True)
 
@@ -108,8 +107,7 @@ def judge(
         raise InputError("--gpu-model", gpu_model[:40], "this model is not known", known)
     base = base.model_copy(update={k: v for k, v in given.items() if v})
     if thresholds is not None:
-        own = thresholds_text.parse(str(thresholds), read_text(thresholds))
-        base = base.model_copy(update={"overrides": own})
+        base = base.model_copy(update={"overrides": read_thresholds(thresholds)})
     outputs = read_evidence(judged, evidence, base, exit_code)
     if not base.gpu_model:
         base = base.model_copy(update={"gpu_model": told_model(outputs)})

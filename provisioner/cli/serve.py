@@ -23,7 +23,7 @@ from provisioner.execution.os_images import OsImages
 from provisioner.hosts_opening import Hosts, open_hosts, simulated_hosts
 from provisioner.model.input_error import InputError
 from provisioner.nvue import NvueTransport
-from provisioner.opening import Data, open_data, read_settings
+from provisioner.opening import Data, open_data, read_settings, read_thresholds
 from provisioner.ports import Clock, Remote
 from provisioner.redfish.governor import LoginGovernor
 from provisioner.redfish.transport import RedfishTransport
@@ -44,6 +44,7 @@ Port = Annotated[int, typer.Option(min=0, max=65535)]
 AgentHost = Annotated[str, typer.Option(help="Our address that maintenance agents call.")]
 AgentUrl = Annotated[str, typer.Option(help="How ramdisks reach it, if not by host and port.")]
 CaFile = Annotated[Path | None, typer.Option(help="CAs that BMC certificates may have.")]
+Thresholds = Annotated[Path | None, typer.Option(help="The site's own (docs/thresholds.md).")]
 Simulator = Annotated[Path | None, typer.Option(help="Control socket of `provisioner sim serve`.")]
 
 
@@ -62,6 +63,7 @@ def serve(
     ssh_key: Annotated[Path | None, typer.Option(help="Private key for hosts.")] = None,
     known_hosts: Annotated[Path | None, typer.Option(help="Host keys we trust.")] = None,
     ca_file: CaFile = None,
+    thresholds: Thresholds = None,
     simulator: Simulator = None,
     lab: Annotated[bool, typer.Option(help="Unknown pins are left alone, not refused.")] = False,
 ) -> None:
@@ -73,6 +75,7 @@ def serve(
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     chosen = read_settings(settings, production=False if lab else None)
     pinned = read_matrix(matrix or [])
+    own_thresholds = read_thresholds(thresholds)
     _check(simulator, playbooks, artifacts, ca_file)
     door = AgentDoor(agent_host, agent_port, agent_url)
     remote = _checked_remote(ssh_user, ssh_key, known_hosts)
@@ -106,6 +109,7 @@ def serve(
                     artifacts=files,
                     matrix=pinned,
                     signer=opened.signer,
+                    thresholds=own_thresholds,
                 )
                 try:
                     await _until_stopped(Daemon(parts))

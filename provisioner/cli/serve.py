@@ -75,7 +75,6 @@ def serve(
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     chosen = read_settings(settings, production=False if lab else None)
     pinned = read_matrix(matrix or [])
-    own_thresholds = read_thresholds(thresholds)
     _check(simulator, playbooks, artifacts, ca_file)
     door = AgentDoor(agent_host, agent_port, agent_url)
     remote = _checked_remote(ssh_user, ssh_key, known_hosts)
@@ -109,7 +108,7 @@ def serve(
                     artifacts=files,
                     matrix=pinned,
                     signer=opened.signer,
-                    thresholds=own_thresholds,
+                    thresholds=read_thresholds(thresholds),
                 )
                 try:
                     await _until_stopped(Daemon(parts))

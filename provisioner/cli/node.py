@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Annotated
 
 import typer
 from rich.table import Table
 from rich.text import Text
 
 from provisioner.cli.data_options import DataOption, JsonOption, console, node_of, with_data
+from provisioner.cli.erasure import erasure
 from provisioner.model.input_error import InputError
 from provisioner.model.node import Node
 from provisioner.opening import Data
@@ -19,6 +22,7 @@ from provisioner.planning.requests import retry as retried
 from provisioner.wall_clock import WallClock
 
 app = typer.Typer(help="Nodes: where each is on its journey, and why.", no_args_is_help=True)
+app.command()(erasure)
 
 
 @app.command("list")
@@ -71,9 +75,15 @@ def retry(name: str, data: DataOption = Path("var")) -> None:
 
 
 @app.command()
-def reclaim(name: str, data: DataOption = Path("var")) -> None:
-    """Take a released node back: it is fenced into the maintenance tenant first."""
-    _change(name, data, "reclaim", reclaimed)
+def reclaim(
+    name: str,
+    data: DataOption = Path("var"),
+    for_repair: Annotated[
+        bool, typer.Option(help="It goes back to the same tenant when it is well again.")
+    ] = False,
+) -> None:
+    """Take a released node back: it is fenced into the maintenance tenant and erased first."""
+    _change(name, data, "reclaim", partial(reclaimed, for_repair=for_repair))
 
 
 def _change(

@@ -76,6 +76,7 @@ class Eraser:
             started_at=started_at,
             ended_at=self._site.clock.now(),
             agent_version=disk_answers.printable(agent.version, 40),
+            policy=self.policy,
             expected=expected,
             expected_count=disks_of,
             before=before,

@@ -77,6 +77,14 @@ class ErasureRecord(Record):
     ended_at: float = 0.0
 
 
+class ErasurePolicy(Record):
+    """What a site asks of an erasure. The stricter answer is the default."""
+
+    required: tuple[Holder, ...] = (Holder.DISK, Holder.HOST_MEMORY, Holder.GPU_MEMORY)
+    overwrite: bool = False  # a disk that has no better method may be overwritten
+    same_tenant_may_skip: bool = False  # break-fix: the node goes back to the tenant it served
+
+
 class ErasureReport(Record):
     """Everything of one node after one stay with a tenant.
 
@@ -91,6 +99,7 @@ class ErasureReport(Record):
     started_at: float
     ended_at: float
     agent_version: str = ""
+    policy: ErasurePolicy = ErasurePolicy()  # what was asked for when it was made
     expected: tuple[str, ...] = ()  # serials of drives that the node's BMC lists, sorted
     expected_count: int = 0  # disks that the profile's bill of materials has; 0: it does not say
     before: tuple[Disk, ...] = ()
@@ -102,11 +111,3 @@ class ErasureReport(Record):
         return tuple(
             sorted((r for r in self.records if r.holder is holder), key=lambda r: r.device)
         )
-
-
-class ErasurePolicy(Record):
-    """What a site asks of an erasure. The stricter answer is the default."""
-
-    required: frozenset[Holder] = frozenset({Holder.DISK, Holder.HOST_MEMORY, Holder.GPU_MEMORY})
-    overwrite: bool = False  # a disk that has no better method may be overwritten
-    same_tenant_may_skip: bool = False  # break-fix: the node goes back to the tenant it served

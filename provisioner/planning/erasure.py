@@ -6,6 +6,7 @@ ever turns an absent answer into a good one.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 
 from provisioner.model.erasure import (
@@ -32,6 +33,7 @@ LADDER = (
     Method.ATA_SECURE,
     Method.OVERWRITE,
 )
+PAYLOAD_TYPE = "application/vnd.provisioner.erasure+json"  # of a signed report
 _UNBLOCK_DISK = "Replace the disk, or allow `erase_overwrite`; then retry the node."
 # Named, not guessed: no published method is known to us that leaves the card's firmware as it was.
 NOT_OFFERED: Mapping[Holder, str] = {
@@ -43,7 +45,7 @@ NOT_OFFERED: Mapping[Holder, str] = {
 def policy_of(settings: Settings) -> ErasurePolicy:
     """What this site asks of an erasure."""
     return ErasurePolicy(
-        required=frozenset(Holder(word) for word in settings.erase_required.split()),
+        required=tuple(h for h in Holder if h.value in settings.erase_required.split()),
         overwrite=settings.erase_overwrite,
         same_tenant_may_skip=settings.erase_same_tenant_may_skip,
     )
@@ -131,8 +133,9 @@ def sanitized(report: ErasureReport, policy: ErasurePolicy) -> tuple[Blocker, ..
         elif record.result is not Result.DONE:
             detail = f"{record.result.value} by {record.method.value}: {record.detail}"
             found.append(_no(f"disk/{disk.serial}", detail, _UNBLOCK_DISK))
-    for holder in sorted(policy.required - {Holder.DISK}):
-        found += _holder(report, holder)
+    for holder in policy.required:
+        if holder is not Holder.DISK:
+            found += _holder(report, holder)
     return tuple(b.model_copy(update={"subject": f"{report.node}/{b.subject}"}) for b in found)
 
 
@@ -186,8 +189,20 @@ def not_done(holder: Holder, device: str, why: str, now: float) -> ErasureRecord
     )
 
 
-def certificate_text(report: ErasureReport, blockers: Sequence[Blocker]) -> str:
+def certificate(report: ErasureReport) -> str:
+    """The report with its verdict as canonical JSON: what is signed and given away."""
+    blockers = sanitized(report, report.policy)
+    document = {
+        "sanitized": not blockers,
+        "blockers": [b.model_dump(mode="json") for b in blockers],
+        "report": report.model_dump(mode="json"),
+    }
+    return json.dumps(document, sort_keys=True, separators=(",", ":"))
+
+
+def certificate_text(report: ErasureReport) -> str:
     """The report for a person: one line for each device."""
+    blockers = sanitized(report, report.policy)
     verdict = "SANITIZED" if not blockers else "NOT SANITIZED"
     whose = f"node {report.node} ({report.system_serial or 'no serial'})"
     lines = [f"{verdict}: {whose}, last tenant {report.tenant}", ""]

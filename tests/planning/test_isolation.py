@@ -10,11 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from planted import World, fabric_of, isolate, name_of, plant
 
-from provisioner.planning import rounds
 from provisioner.planning.isolation import blame, next_round
-from provisioner.planning.isolation_ends import BothEnds, EndCounters, name_part
 from provisioner.planning.isolation_words import (
-    Blame,
     Culprit,
     Fabric,
     FabricTest,
@@ -231,38 +228,6 @@ def covered(verdicts: Verdicts) -> set[str]:
     }
 
 
-@given(st.integers(1, 70), st.integers(0, 200))
-def test_the_circle_method_seats_everybody_once_a_round(count: int, number: int) -> None:
-    names = [f"n{i}" for i in range(count)]
-
-    pairs = rounds.circle(names, number)
-
-    seated = [n for pair in pairs for n in pair]
-    assert len(seated) == len(set(seated)) == count - count % 2
-
-
-@pytest.mark.parametrize("count", [2, 7, 8, 33])
-def test_the_circle_method_lets_everybody_meet(count: int) -> None:
-    names = [f"n{i}" for i in range(count)]
-
-    met = {frozenset(p) for r in range(count) for p in rounds.circle(names, r)}
-
-    assert len(met) == count * (count - 1) // 2
-
-
-@given(st.lists(st.integers(1, 9), min_size=1, max_size=6), st.integers(0, 9), st.integers(3, 9))
-def test_no_round_seats_anybody_twice(sizes: list[int], number: int, bunch: int) -> None:
-    groups = [[f"g{g}n{i}" for i in range(size)] for g, size in enumerate(sizes)]
-
-    for tests in (
-        rounds.within(groups, number),
-        rounds.across(groups, number),
-        rounds.bunches(groups, bunch, number),
-    ):
-        seated = [n for test in tests for n in test]
-        assert len(seated) == len(set(seated))
-
-
 def test_a_campaign_can_be_stored_and_taken_up_again() -> None:
     world = plant(World(SMALL, random.Random(3)), links=1)
     seen = observations_of(world, most=2)
@@ -273,49 +238,6 @@ def test_a_campaign_can_be_stored_and_taken_up_again() -> None:
 
     assert step == next_round(world.fabric, seen, POLICY)
     assert isinstance(step, Round)
-
-
-LINK = Blame(culprit=Culprit.LINK, node="n0001", rail=2, confidence=0.999, reason="it fails")
-
-
-def counters(received: int, downs: int = 0, began_at: float = 0.0) -> EndCounters:
-    return EndCounters(
-        uncorrectable=received, link_downs=downs, began_at=began_at, ended_at=began_at + 60
-    )
-
-
-@pytest.mark.parametrize(
-    ("ends", "culprit", "end"),
-    [
-        (BothEnds(node=counters(900), leaf=counters(0)), Culprit.OPTIC, "leaf"),
-        (BothEnds(node=counters(0), leaf=counters(900)), Culprit.OPTIC, "node"),
-        (BothEnds(node=counters(900), leaf=counters(700)), Culprit.CABLE, ""),
-        (
-            BothEnds(node=counters(900), leaf=counters(0), detachable=False),
-            Culprit.CABLE,
-            "",
-        ),
-        (BothEnds(node=counters(0), leaf=counters(0, downs=3)), Culprit.LINK, ""),
-        (BothEnds(node=counters(900)), Culprit.LINK, ""),
-        (BothEnds(leaf=counters(900)), Culprit.LINK, ""),
-        (BothEnds(node=counters(900), leaf=counters(9, began_at=60.0)), Culprit.LINK, ""),
-    ],
-)
-def test_cable_or_optic_is_named_only_with_both_ends(
-    ends: BothEnds, culprit: Culprit, end: str
-) -> None:
-    named = name_part(LINK, {("n0001", 2): ends})
-
-    assert (named.culprit, named.end) == (culprit, end)
-
-
-def test_what_is_no_condemned_link_keeps_its_name() -> None:
-    ends = {("n0001", 2): BothEnds(node=counters(9), leaf=counters(0))}
-    for kept in (
-        LINK.model_copy(update={"culprit": Culprit.NODE}),
-        LINK.model_copy(update={"confidence": 0.0}),
-    ):
-        assert name_part(kept, ends) == kept
 
 
 def test_the_world_of_these_tests_is_noisy() -> None:

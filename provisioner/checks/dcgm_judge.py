@@ -40,7 +40,8 @@ LEVELS = {**LEVELS, 4: (*LEVELS[3], "memtest", "pulse_test")}
 _SKIPPED = ("skip", "skipped", "not run", "notrun")
 # a test that could not do its work may still say "Pass" (NVIDIA/DCGM issue 284)
 _TROUBLE = re.compile(
-    r"(?<!\b0 )(?<!\bno )\berrors?\b|\bskip|\bunable\b|\bcould not\b|\bcannot\b|\bfail",
+    r"(?<!\b0 )(?<!\bno )\berrors?\b(?!\s*[:=]?\s*0\b)"
+    r"|\bskip|\bunable\b|\bcould not\b|\bcannot\b|\bfail",
     re.IGNORECASE,
 )
 _BANDWIDTH = re.compile(

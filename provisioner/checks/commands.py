@@ -7,6 +7,7 @@ and clouds report for the command, so that a hung tool ends the check and not th
 from __future__ import annotations
 
 from provisioner.checks.check import Command
+from provisioner.model import host_packages
 
 GPUS = Command(
     name="gpus",
@@ -33,12 +34,7 @@ REMAP = Command(
     " --format=csv,noheader",
     limit_s=60.0,
 )
-PACKAGES = Command(
-    name="packages",
-    line="dpkg-query -W -f '${Package} ${Version} ${db:Status-Abbrev}\\n'"
-    " 'nvidia-fabricmanager*' 'doca-host*' 'doca-spcx-cc*'",
-    limit_s=30.0,
-)
+PACKAGES = Command(name="packages", line=host_packages.QUERY, limit_s=30.0)
 NICS = Command(name="nics", line="mlxfwmanager --query-format xml", limit_s=120.0)
 NIC_CONFIG = Command(name="nic_config", line="mlxconfig -e -j /dev/stdout q", limit_s=120.0)
 NVLINK = Command(name="nvlink", line="nvidia-smi nvlink -s", limit_s=60.0)

@@ -13,6 +13,7 @@ from typing import Any
 
 from provisioner.checks.check import Check, CheckContext, Command, Unreadable, fault
 from provisioner.checks.reading import json_of, lines_of, mapping, sequence, text_of, whole, word
+from provisioner.checks.thresholds import misses
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 
 LSCPU = Command(name="lscpu", line="lscpu -J", limit_s=30.0)
@@ -22,8 +23,6 @@ MEMORY = Command(
     limit_s=30.0,
 )
 
-# One of 16 modules of a socket is 6 % of it. Our own default: nobody publishes one.
-SIDES_DIFFER_MAX = 0.05
 _KIB = re.compile(r"^(?:Node (\d{1,4}) )?(MemTotal|SwapTotal): +(\d{1,15}) kB$")
 _DEPTH_MAX = 4  # util-linux 2.37 and later nest what belongs to a socket
 
@@ -45,7 +44,8 @@ def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterat
     sides = {node: kib for node, kib in totals.items() if node and kib}
     largest = max(sides.values(), default=0)
     for node, kib in sorted(sides.items()):
-        if kib < largest * (1 - SIDES_DIFFER_MAX):
+        # one of 16 modules of a socket is 6 % of it
+        if misses(context, "numa_memory_difference", 1 - kib / largest):
             detail = "less memory than on another NUMA node"
             yield fault(f"NUMA node {node}", Severity.ISOLATE, detail, f"{kib} KiB", largest)
 
@@ -115,4 +115,11 @@ def _measure(evidence: Mapping[str, Evidence], _context: CheckContext) -> Mappin
     return {"memory_gib/host": totals[""] / 1024**2}
 
 
-CHECK = Check("cpu_memory", Gate.A, (LSCPU, MEMORY), _findings, measure=_measure)
+CHECK = Check(
+    "cpu_memory",
+    Gate.A,
+    (LSCPU, MEMORY),
+    _findings,
+    measure=_measure,
+    thresholds=("numa_memory_difference",),
+)

@@ -1,4 +1,4 @@
-"""E16: every file system that can be written has space left; Imbue's health check asks for 5 %."""
+"""E16: every file system that can be written has space left."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, Command, Unreadable, fault
 from provisioner.checks.reading import END, lines_of, text_of
+from provisioner.checks.thresholds import misses
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 
 DISK_SPACE = Command(name="disk_space", line=f"df -PT -k 2>/dev/null; {END}", limit_s=30.0)
 
-FREE_MIN = 0.05
 _ROW = re.compile(
     r"^(\S.{0,200}?)\s+(?:([a-z][a-z0-9._-]{0,30})\s+)?(\d{1,18})\s+(\d{1,18})\s+(-?\d{1,18})"
     r"\s+(\d{1,3}%|-)\s+(/.{0,400})$"
@@ -22,7 +22,7 @@ _NOT_WRITTEN = frozenset(
 )
 
 
-def _findings(evidence: Mapping[str, Evidence], _context: CheckContext) -> Iterator[Finding]:
+def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterator[Finding]:
     # a mount that cannot be asked makes df's exit code 1; the others are told
     lines = lines_of(text_of(evidence, DISK_SPACE, any_exit=True))
     if not lines or not lines[0].startswith("Filesystem"):
@@ -36,12 +36,10 @@ def _findings(evidence: Mapping[str, Evidence], _context: CheckContext) -> Itera
         seen.add(place)
         if kind in _NOT_WRITTEN or match[1].startswith("/dev/loop") or total == 0:
             continue
-        if free < total * FREE_MIN:
-            share = f"{max(free, 0) * 100 / total:.1f} %"
-            words = "too little space is left"
-            yield fault(place, Severity.CONFIG, words, share, f"{FREE_MIN:.0%}")
+        if missed := misses(context, "disk_free", max(free, 0) / total):
+            yield fault(place, Severity.CONFIG, "too little space is left", *missed)
     if "/" not in seen:
         raise Unreadable("df: the root is not in it")
 
 
-CHECK = Check("disk_space", Gate.A, (DISK_SPACE,), _findings)
+CHECK = Check("disk_space", Gate.A, (DISK_SPACE,), _findings, thresholds=("disk_free",))

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from provisioner.checks.check import Check, CheckContext, fault
 from provisioner.checks.commands import ECC
 from provisioner.checks.smi_table import Row, count, once, part_of, table
-from provisioner.checks.thresholds import DRAM_CORRECTABLE_MAX
+from provisioner.checks.thresholds import floor
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 
 _UNCORRECTED = "ecc.errors.uncorrected.volatile.total"
@@ -32,14 +32,11 @@ def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterat
             yield fault(
                 part, Severity.RESET_GPU, "uncorrectable ECC errors since boot", uncorrected, 0
             )
-        if (corrected := count(row, _CORRECTED)) >= DRAM_CORRECTABLE_MAX:
-            yield fault(
-                part,
-                Severity.MONITOR,
-                "correctable DRAM errors since boot",
-                corrected,
-                f"below {DRAM_CORRECTABLE_MAX}",
-            )
+        corrected = count(row, _CORRECTED)
+        if corrected >= floor(context, "dram_correctable"):
+            words, wanted = "correctable DRAM errors since boot", "below"
+            wanted += f" {floor(context, 'dram_correctable'):.0f}"
+            yield fault(part, Severity.MONITOR, words, corrected, wanted)
 
 
 def _counts(row: Row) -> bool:

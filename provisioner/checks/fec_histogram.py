@@ -16,10 +16,11 @@ from provisioner.checks.check import Check, CheckContext, Unreadable, fault
 from provisioner.checks.counters import earlier, grown
 from provisioner.checks.mlxlink_reading import MLXLINK, PortFacts, ports
 from provisioner.checks.reading import mapping, sequence, whole
+from provisioner.checks.thresholds import floor
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 
-TAIL_BIN = 9
-TAIL_BIN_IN_A_LOAD = 8
+BINS_MIN = 10  # a histogram with fewer does not reach the tail
+TAIL_BIN = 8  # measured from here on
 LAST_BIN = 15  # one symbol more and the codeword is lost
 _SECTION = "Histogram of FEC Errors"
 _BIN = re.compile(r"^Bin (\d{1,3})$")
@@ -32,19 +33,19 @@ def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterat
     had = _all(ports(before, context), context) if before is not None else {}
     for part, bins in now.items():
         names = {str(symbols): hits for symbols, hits in bins.items()}
-        first, counted, when = TAIL_BIN, bins, "since they were cleared"
+        most, counted, when = floor(context, "fec_symbols"), bins, "since they were cleared"
         if before is not None:
             if part not in had:
                 raise Unreadable(f"mlxlink: {part} was not there before the load test")
             old = {str(symbols): hits for symbols, hits in had[part].items()}
             growth = grown(old, names, part)
-            first, when = TAIL_BIN_IN_A_LOAD, "during a load test"
+            most, when = floor(context, "fec_symbols_in_a_load"), "during a load test"
             counted = {symbols: growth[str(symbols)] for symbols in bins}
-        tail = {symbols: hits for symbols, hits in counted.items() if symbols >= first and hits}
+        tail = {symbols: hits for symbols, hits in counted.items() if symbols > most and hits}
         if tail:
             worst = max(tail)
             severity = Severity.ISOLATE if worst >= LAST_BIN else Severity.MONITOR
-            words = f"codewords with {first} or more corrected symbols {when}, up to {worst}"
+            words = f"codewords with more than {most:.0f} corrected symbols {when}, up to {worst}"
             yield fault(part, severity, words, sum(tail.values()), 0)
 
 
@@ -69,7 +70,7 @@ def _bins(port: PortFacts) -> dict[int, int]:
         if len(values) != 2:
             raise Unreadable(f"mlxlink: {name} is no range with a number")
         bins[_symbols(values[0], name)] = whole(str(values[1]), name)
-    if not bins or max(bins) < TAIL_BIN:
+    if not bins or max(bins) < BINS_MIN:
         raise Unreadable(f"mlxlink: {port.part} has no histogram of corrected symbols")
     return bins
 
@@ -85,9 +86,17 @@ def _symbols(cell: Any, name: str) -> int:
 def _measure(evidence: Mapping[str, Evidence], context: CheckContext) -> Mapping[str, float]:
     found = _all(ports(evidence, context), context)
     return {
-        f"fec_tail_codewords/{part}": sum(h for s, h in bins.items() if s >= TAIL_BIN_IN_A_LOAD)
+        f"fec_tail_codewords/{part}": sum(h for s, h in bins.items() if s >= TAIL_BIN)
         for part, bins in found.items()
     }
 
 
-CHECK = Check("fec_histogram", Gate.A, (MLXLINK,), _findings, after_load=True, measure=_measure)
+CHECK = Check(
+    "fec_histogram",
+    Gate.A,
+    (MLXLINK,),
+    _findings,
+    after_load=True,
+    measure=_measure,
+    thresholds=("fec_symbols", "fec_symbols_in_a_load"),
+)

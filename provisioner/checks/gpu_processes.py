@@ -1,7 +1,4 @@
-"""I12: nobody uses the GPUs: no process, next to no memory in use, no MIG, compute mode open.
-
-15 MiB is what facebookresearch/gcm lets an idle GPU hold (`check_nvidia_smi`, its default).
-"""
+"""I12: nobody uses the GPUs: no process, next to no memory in use, no MIG, compute mode open."""
 
 from __future__ import annotations
 
@@ -9,9 +6,8 @@ from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, Unreadable, fault
 from provisioner.checks.smi_query import NOT_THERE, SMI_QUERY, GpuFacts, gpus
+from provisioner.checks.thresholds import misses
 from provisioner.model.health import Evidence, Finding, Gate, Severity
-
-MEMORY_USED_MAX_MIB = 15.0
 
 
 def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterator[Finding]:
@@ -27,9 +23,8 @@ def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterat
         used = gpu.quantity("FB Memory Usage/Used")
         if used is None:
             raise Unreadable(f"nvidia-smi -q: {gpu.pci} does not say how much memory is in use")
-        if used > MEMORY_USED_MAX_MIB:
-            wanted = f"at most {MEMORY_USED_MAX_MIB:.0f} MiB"
-            yield fault(gpu.part, Severity.CONFIG, "memory in use", f"{used:.0f} MiB", wanted)
+        if missed := misses(context, "idle_memory_mib", used):
+            yield fault(gpu.part, Severity.CONFIG, "memory in use", *missed)
         yield from _processes(gpu)
 
 
@@ -55,4 +50,4 @@ def _processes(gpu: GpuFacts) -> Iterator[Finding]:
     yield fault(gpu.part, Severity.CONFIG, f"a foreign process: {words}", len(listed), 0)
 
 
-CHECK = Check("gpu_processes", Gate.A, (SMI_QUERY,), _findings)
+CHECK = Check("gpu_processes", Gate.A, (SMI_QUERY,), _findings, thresholds=("idle_memory_mib",))

@@ -14,6 +14,7 @@ from provisioner.checks.check import Check, CheckContext, Command, Unreadable, f
 from provisioner.checks.counters import earlier, grown
 from provisioner.checks.reading import END, lines_of, text_of, whole
 from provisioner.checks.sysfs import files_of, matching, one
+from provisioner.checks.thresholds import misses
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
@@ -23,7 +24,6 @@ LINK_FLAPS = Command(
     limit_s=30.0,
 )
 
-LOSSES_MAX = 5
 _FILE = re.compile(
     r"/sys/class/infiniband/[\w.-]{1,64}/device/net/([\w.-]{1,32})/carrier_down_count"
 )
@@ -40,9 +40,9 @@ def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterat
         if len(losses) < context.rails:
             yield fault("host", Severity.ISOLATE, "ports that count", len(losses), context.rails)
     for port, lost in sorted(losses.items()):
-        if lost >= LOSSES_MAX:
+        if missed := misses(context, "carrier_losses", lost):
             words = "the link lost its carrier again and again"
-            yield fault(port, Severity.ISOLATE, words, lost, f"below {LOSSES_MAX}")
+            yield fault(port, Severity.ISOLATE, words, *missed)
     before = earlier(evidence, LINK_FLAPS)
     if before is None:
         return
@@ -72,4 +72,6 @@ def _logged(text: str) -> dict[str, int]:
     return dict(Counter(match[1] for line in lines if (match := _LOST.search(line))))
 
 
-CHECK = Check("link_flaps", Gate.A, (LINK_FLAPS,), _findings, after_load=True)
+CHECK = Check(
+    "link_flaps", Gate.A, (LINK_FLAPS,), _findings, after_load=True, thresholds=("carrier_losses",)
+)

@@ -13,10 +13,9 @@ from collections.abc import Iterator, Mapping
 from provisioner.checks.check import Check, CheckContext, Unreadable, fault
 from provisioner.checks.mlxlink_reading import MLXLINK, PortFacts, ports
 from provisioner.checks.reading import whole
-from provisioner.checks.thresholds import RAIL_GBIT_S
+from provisioner.checks.thresholds import RAIL_GBIT_S, misses
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 
-BER_HEALTHY_MAX, BER_MAX = 1e-15, 1e-12
 _OPERATION = "Operational Info"
 _COUNTERS = "Physical Counters and BER Info"
 _MODULE = "Module Info"
@@ -54,7 +53,7 @@ def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterat
             yield fault(port.part, Severity.ISOLATE, "mlxlink's own advice", advice, _NO_ISSUE)
         if port.pci not in context.dpu_pci:
             yield from _operation(port)
-        yield from _errors(port)
+        yield from _errors(port, context)
         yield from _module(port)
 
 
@@ -71,14 +70,14 @@ def _operation(port: PortFacts) -> Iterator[Finding]:
         yield fault(port.part, Severity.CONFIG, "the port is looped back", loop, "No Loopback")
 
 
-def _errors(port: PortFacts) -> Iterator[Finding]:
+def _errors(port: PortFacts, context: CheckContext) -> Iterator[Finding]:
     rate = port.figure(_COUNTERS, "Effective Physical BER")
     if rate is None or rate < 0:
         raise Unreadable(f"mlxlink: {port.part} does not say its effective bit error rate")
-    if rate > BER_HEALTHY_MAX:
-        severity = Severity.ISOLATE if rate > BER_MAX else Severity.MONITOR
-        words = "effective bit error rate"
-        yield fault(port.part, severity, words, f"{rate:g}", f"at most {BER_HEALTHY_MAX:g}")
+    if missed := misses(context, "link_effective_ber", rate):
+        bad = misses(context, "link_effective_ber_bad", rate)
+        severity = Severity.ISOLATE if bad else Severity.MONITOR
+        yield fault(port.part, severity, "effective bit error rate", *missed)
     for name in _ZERO_COUNTS:
         text = port.word(_COUNTERS, name)
         if text is None and name == _ZERO_COUNTS[-1]:
@@ -119,4 +118,12 @@ def _measure(evidence: Mapping[str, Evidence], context: CheckContext) -> Mapping
     return found
 
 
-CHECK = Check("mlxlink", Gate.A, (MLXLINK,), _findings, after_load=True, measure=_measure)
+CHECK = Check(
+    "mlxlink",
+    Gate.A,
+    (MLXLINK,),
+    _findings,
+    after_load=True,
+    measure=_measure,
+    thresholds=("rail_gbit_s", "link_effective_ber", "link_effective_ber_bad"),
+)

@@ -22,12 +22,11 @@ from provisioner.checks.reading import (
     text_of,
     whole,
 )
+from provisioner.checks.thresholds import floor, misses
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 
 NVLINK_ERRORS = Command(name="nvlink_errors", line="nvidia-smi nvlink -e", limit_s=60.0)
 
-ERRORS_MAX = 10  # of a kind, before a load
-EFFECTIVE_BER_MAX = 1e-12  # as for Ethernet links (NVSentinel); nobody publishes one for NVLink
 _GPU = re.compile(r"GPU (\d{1,3}): ")
 _LINK = re.compile(r"Link (\d{1,3}): ([A-Za-z][A-Za-z /]{1,60}?)(?: - (\d{1,3}))?: (\S{1,40})$")
 _TRAFFIC = ("packets", "bytes", "blocks", "codewords")  # they grow on a link that works
@@ -44,20 +43,22 @@ def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterat
         yield fault("host", Severity.ISOLATE, "GPUs that count errors", len(gpus), context.gpus)
     for part, (_, rates) in links.items():
         for name, rate in rates.items():
-            if name.startswith("Effective") and rate > EFFECTIVE_BER_MAX:
-                yield fault(part, Severity.ISOLATE, name, rate, f"at most {EFFECTIVE_BER_MAX}")
+            if not name.startswith("Effective"):
+                continue
+            if missed := misses(context, "nvlink_effective_ber", rate):
+                yield fault(part, Severity.ISOLATE, name, *missed)
     before = earlier(evidence, NVLINK_ERRORS)
     counted = {part: counters for part, (counters, _) in links.items()}
     if before is None:
-        limit, what = ERRORS_MAX, ""
+        most, what = floor(context, "nvlink_errors"), ""
     else:
         had = _read(text_of(before, NVLINK_ERRORS))
         counted = per_device({p: c for p, (c, _) in had.items()}, counted, "nvidia-smi nvlink -e")
-        limit, what = 1, "new "
+        most, what = 0.0, "new "
     for part, counters in counted.items():
         for name, value in counters.items():
-            if value >= limit and not _harmless(name):
-                yield fault(part, Severity.ISOLATE, what + name, value, f"below {limit}")
+            if value > most and not _harmless(name):
+                yield fault(part, Severity.ISOLATE, what + name, value, f"at most {most:.0f}")
 
 
 def _harmless(name: str) -> bool:
@@ -124,4 +125,11 @@ def _of_dcgmi(text: str) -> dict[str, Link]:
     return links
 
 
-CHECK = Check("nvlink_errors", Gate.A, (NVLINK_ERRORS,), _findings, after_load=True)
+CHECK = Check(
+    "nvlink_errors",
+    Gate.A,
+    (NVLINK_ERRORS,),
+    _findings,
+    after_load=True,
+    thresholds=("nvlink_errors", "nvlink_effective_ber"),
+)

@@ -1,7 +1,6 @@
 """E15: every NVMe drive is free of warnings, not worn out, with spare blocks, and loses no data.
 
-Reads `smartctl -xj` and `nvme smart-log -o json`. 80 % of the rated writes warn and 100 % fail, as
-in facebookresearch/gcm (`check_blockdev`).
+Reads `smartctl -xj` and `nvme smart-log -o json`.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from typing import Any
 from provisioner.checks.check import Check, CheckContext, Command, Unreadable, fault
 from provisioner.checks.counters import earlier, per_device
 from provisioner.checks.reading import END, documents_of, mapping, number, text_of
+from provisioner.checks.thresholds import misses
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 
 NVME_SMART = Command(
@@ -21,7 +21,6 @@ NVME_SMART = Command(
     limit_s=120.0,
 )
 
-USED_WARN_PERCENT, USED_MAX_PERCENT = 80, 100
 _LOG = "nvme_smart_health_information_log"
 # one name here -> the names in smartctl and in nvme-cli
 _NAMES = {
@@ -47,10 +46,10 @@ def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterat
         if spare < least:
             yield fault(part, Severity.ISOLATE, "spare blocks", f"{spare} %", f"{least} %")
         used = facts["percentage_used"]
-        if used > USED_MAX_PERCENT:
-            yield fault(part, Severity.ISOLATE, "worn out", f"{used} %", f"{USED_MAX_PERCENT} %")
-        elif used > USED_WARN_PERCENT:
-            yield fault(part, Severity.MONITOR, "worn", f"{used} %", f"{USED_WARN_PERCENT} %")
+        if missed := misses(context, "nvme_used", used):
+            yield fault(part, Severity.ISOLATE, "worn out", *missed)
+        elif missed := misses(context, "nvme_used_watch", used):
+            yield fault(part, Severity.MONITOR, "worn", *missed)
     before = earlier(evidence, NVME_SMART)
     if before is None:
         if not drives:
@@ -106,4 +105,12 @@ def _measure(evidence: Mapping[str, Evidence], _context: CheckContext) -> Mappin
     }
 
 
-CHECK = Check("nvme_smart", Gate.A, (NVME_SMART,), _findings, after_load=True, measure=_measure)
+CHECK = Check(
+    "nvme_smart",
+    Gate.A,
+    (NVME_SMART,),
+    _findings,
+    after_load=True,
+    measure=_measure,
+    thresholds=("nvme_used", "nvme_used_watch"),
+)

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping
 from provisioner.checks.check import Check, CheckContext, Unreadable, fault
 from provisioner.checks.reading import whole
 from provisioner.checks.smi_query import NOT_THERE, SMI_QUERY, gpus
+from provisioner.checks.thresholds import misses
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 
-PAGES_MAX = 60
 _SINGLE = ("Single Bit ECC", "Multiple Single Bit ECC")
 
 
@@ -35,8 +35,15 @@ def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterat
             words = "a page waits for a reset to be retired"
             yield fault(gpu.part, Severity.RESET_GPU, words, pending, "No")
         pages = whole(single, "single bit") + whole(double, "double bit")
-        if pages >= PAGES_MAX:
-            yield fault(gpu.part, Severity.ISOLATE, "retired pages", pages, f"below {PAGES_MAX}")
+        if missed := misses(context, "retired_pages", pages):
+            yield fault(gpu.part, Severity.ISOLATE, "retired pages", *missed)
 
 
-CHECK = Check("page_retirement", Gate.A, (SMI_QUERY,), _findings, after_load=True)
+CHECK = Check(
+    "page_retirement",
+    Gate.A,
+    (SMI_QUERY,),
+    _findings,
+    after_load=True,
+    thresholds=("retired_pages",),
+)

@@ -14,6 +14,7 @@ from provisioner.checks.check import Check, CheckContext, Command, Unreadable, f
 from provisioner.checks.counters import earlier, per_device
 from provisioner.checks.reading import END, text_of, whole
 from provisioner.checks.sysfs import files_of
+from provisioner.checks.thresholds import misses
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 
 _AER = "/sys/bus/pci/devices/*/aer_dev_"
@@ -23,7 +24,6 @@ PCIE_ERRORS = Command(
     limit_s=60.0,
 )
 
-CORRECTED_IN_A_LOAD_MAX = 100  # our own default, to be learned from the fleet
 _FILE = re.compile(
     r"/sys/\S{1,400}/([0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7])/aer_dev_(\w{1,20})"
 )
@@ -34,7 +34,7 @@ _TOTALS = {
 }
 
 
-def _findings(evidence: Mapping[str, Evidence], _context: CheckContext) -> Iterator[Finding]:
+def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterator[Finding]:
     devices = _read(text_of(evidence, PCIE_ERRORS, any_exit=True))
     for address, counted in devices.items():
         for kind in ("fatal", "nonfatal"):
@@ -46,14 +46,9 @@ def _findings(evidence: Mapping[str, Evidence], _context: CheckContext) -> Itera
         return
     had = _read(text_of(before, PCIE_ERRORS, any_exit=True))
     for address, growth in per_device(had, devices, "AER").items():
-        if growth["correctable"] > CORRECTED_IN_A_LOAD_MAX:
-            yield fault(
-                f"PCI {address}",
-                Severity.ISOLATE,
-                "corrected PCIe errors during a load test",
-                growth["correctable"],
-                f"at most {CORRECTED_IN_A_LOAD_MAX}",
-            )
+        if missed := misses(context, "pcie_corrected_in_a_load", growth["correctable"]):
+            words = "corrected PCIe errors during a load test"
+            yield fault(f"PCI {address}", Severity.ISOLATE, words, *missed)
 
 
 def _read(text: str) -> dict[str, dict[str, int]]:
@@ -75,4 +70,11 @@ def _read(text: str) -> dict[str, dict[str, int]]:
     return devices
 
 
-CHECK = Check("pcie_errors", Gate.A, (PCIE_ERRORS,), _findings, after_load=True)
+CHECK = Check(
+    "pcie_errors",
+    Gate.A,
+    (PCIE_ERRORS,),
+    _findings,
+    after_load=True,
+    thresholds=("pcie_corrected_in_a_load",),
+)

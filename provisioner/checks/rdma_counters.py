@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, Unreadable, fault
 from provisioner.checks.rdma_reading import RDMA_COUNTERS, growth, look
+from provisioner.checks.thresholds import misses
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 
 # counters that may not grow at all
@@ -19,15 +20,15 @@ FATAL = (
     "local_link_integrity_errors",
     "rnr_nak_retry_err",
 )
-# counter -> what it may grow by in a second
-PER_SECOND_MAX = {
-    "symbol_error": 120 / 3600,
-    "link_error_recovery": 5 / 60,
-    "port_rcv_errors": 10.0,
-    "port_xmit_discards": 100.0,
-    "roce_slow_restart": 10.0,
-    "local_ack_timeout_err": 1.0,
-}
+# counters that may grow slowly: a threshold of each name, with "_per_s" behind it
+SLOW = (
+    "symbol_error",
+    "link_error_recovery",
+    "port_rcv_errors",
+    "port_xmit_discards",
+    "roce_slow_restart",
+    "local_ack_timeout_err",
+)
 # what every mlx5 port counts: without these nothing was told
 _NEEDED = frozenset({"rnr_nak_retry_err", "local_ack_timeout_err", "out_of_sequence"})
 
@@ -43,12 +44,17 @@ def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterat
         for name in FATAL:
             if deltas.get(name):
                 yield fault(port, Severity.ISOLATE, f"{name} grew", deltas[name], 0)
-        for name, most in PER_SECOND_MAX.items():
+        for name in SLOW:
             rate = deltas.get(name, 0) / grew.seconds
-            if rate > most:
-                words = f"{name} grows too fast"
-                measured, wanted = f"{rate:.3g} in a second", f"at most {most:.3g}"
-                yield fault(port, Severity.MONITOR, words, measured, wanted)
+            if missed := misses(context, f"{name}_per_s", rate):
+                yield fault(port, Severity.MONITOR, f"{name} grows too fast", *missed)
 
 
-CHECK = Check("rdma_counters", Gate.A, (RDMA_COUNTERS,), _findings, after_load=True)
+CHECK = Check(
+    "rdma_counters",
+    Gate.A,
+    (RDMA_COUNTERS,),
+    _findings,
+    after_load=True,
+    thresholds=tuple(f"{name}_per_s" for name in SLOW),
+)

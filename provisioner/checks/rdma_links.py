@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from provisioner.checks.check import Check, CheckContext, Command, Unreadable, fault
 from provisioner.checks.reading import END, text_of, whole
 from provisioner.checks.sysfs import Files, files_of, grouped, matching
-from provisioner.checks.thresholds import RAIL_GBIT_S
+from provisioner.checks.thresholds import RAIL_GBIT_S, misses
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 
 _PORT = "/sys/class/infiniband/*/ports/1/"
@@ -20,7 +20,6 @@ RDMA_LINKS = Command(
     limit_s=30.0,
 )
 
-MTU_MIN = 9000  # RoCE frames of 4,096 bytes payload with room for every header (Cumulus RoCE)
 _FACTS = ("state", "phys_state", "rate", "link_layer")
 _FILE = re.compile(
     r"/sys/class/infiniband/([\w.-]{1,64})/ports/1/(state|phys_state|rate|link_layer)"
@@ -53,7 +52,7 @@ def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterat
             )
         elif int(rate[1]) >= RAIL_GBIT_S:
             full += 1
-            yield from _frame(name, frames.get(name))
+            yield from _frame(name, frames.get(name), context)
     if full < context.rails:
         yield fault("host", Severity.ISOLATE, f"ports at {RAIL_GBIT_S} Gb/s", full, context.rails)
 
@@ -67,11 +66,18 @@ def _frames(files: Files) -> dict[str, int]:
     return found
 
 
-def _frame(name: str, mtu: int | None) -> Iterator[Finding]:
+def _frame(name: str, mtu: int | None, context: CheckContext) -> Iterator[Finding]:
     if mtu is None:
         raise Unreadable(f"sysfs: {name} does not say its MTU")
-    if mtu < MTU_MIN:
-        yield fault(name, Severity.CONFIG, "the port's MTU", mtu, f"at least {MTU_MIN}")
+    if missed := misses(context, "mtu", mtu):
+        yield fault(name, Severity.CONFIG, "the port's MTU", *missed)
 
 
-CHECK = Check("rdma_links", Gate.A, (RDMA_LINKS,), _findings, after_load=True)
+CHECK = Check(
+    "rdma_links",
+    Gate.A,
+    (RDMA_LINKS,),
+    _findings,
+    after_load=True,
+    thresholds=("rail_gbit_s", "mtu"),
+)

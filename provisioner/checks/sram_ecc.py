@@ -3,7 +3,6 @@
 SRAM has no rows to remap: an uncorrectable error stays in the aggregate count for the part's life.
 The threshold flag asks for NVIDIA's field diagnostics (NVML, `bThresholdExceeded`). Drivers split
 the uncorrectable count by how it was found (parity, SEC-DED) or give one; all of them are added.
-10,000 correctable ones are Azure's limit (azurehpc-health-checks, nd96isr_h100_v5.conf).
 """
 
 from __future__ import annotations
@@ -14,9 +13,9 @@ from provisioner.checks.check import Check, CheckContext, Unreadable, fault
 from provisioner.checks.counters import earlier
 from provisioner.checks.reading import whole
 from provisioner.checks.smi_query import NOT_THERE, SMI_QUERY, GpuFacts, gpus
+from provisioner.checks.thresholds import misses
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 
-SRAM_CORRECTABLE_MAX = 10_000
 _COUNTS = (("Volatile", Severity.RESET_GPU), ("Aggregate", Severity.ISOLATE))
 _REPAIRS = ("Channel Repair Pending", "TPC Repair Pending", "Unrepairable Memory")
 
@@ -29,14 +28,9 @@ def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterat
                 words = f"uncorrectable SRAM errors ({when.lower()})"
                 yield fault(gpu.part, severity, words, bad, 0)
         corrected = _sum(gpu, "Aggregate", "SRAM Correctable")
-        if corrected >= SRAM_CORRECTABLE_MAX:
-            yield fault(
-                gpu.part,
-                Severity.MONITOR,
-                "correctable SRAM errors (aggregate)",
-                corrected,
-                f"below {SRAM_CORRECTABLE_MAX}",
-            )
+        if missed := misses(context, "sram_correctable", corrected):
+            words = "correctable SRAM errors (aggregate)"
+            yield fault(gpu.part, Severity.MONITOR, words, *missed)
         flag = gpu.find("ECC Errors/Aggregate/SRAM Threshold Exceeded")
         if flag not in (None, "No", *NOT_THERE):
             words = "the SRAM error threshold: run NVIDIA's field diagnostics"
@@ -83,4 +77,12 @@ def _measure(evidence: Mapping[str, Evidence], context: CheckContext) -> Mapping
     }
 
 
-CHECK = Check("sram_ecc", Gate.A, (SMI_QUERY,), _findings, after_load=True, measure=_measure)
+CHECK = Check(
+    "sram_ecc",
+    Gate.A,
+    (SMI_QUERY,),
+    _findings,
+    after_load=True,
+    measure=_measure,
+    thresholds=("sram_correctable",),
+)

@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping
 from provisioner.checks.check import Check, CheckContext, NotJudged, Unreadable, fault
 from provisioner.checks.reading import lines_of, mapping, number, text_of
 from provisioner.checks.smi_query import SMI_QUERY, GpuFacts, gpus
+from provisioner.checks.thresholds import find
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 
-POWER_LIMIT_W = {"H100": 700.0, "H200": 700.0, "B200": 1000.0}
 _POWER = ("GPU Power Readings", "Power Readings")
 _DRAW = ("Average Power Draw", "Power Draw", "Instantaneous Power Draw")
 _LIMIT = ("Current Power Limit", "Enforced Power Limit", "Power Limit")
@@ -28,12 +28,18 @@ def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterat
     for gpu in gpus(evidence, context):
         yield from _temperature(gpu)
         limit = _power(gpu, *_LIMIT)
-        wanted = POWER_LIMIT_W.get(context.gpu_model, _power(gpu, "Default Power Limit"))
+        wanted = _wanted(gpu, context)
         if limit is None or wanted is None:
             raise Unreadable(f"nvidia-smi -q: {gpu.pci} does not say its power limit")
         if limit < wanted:
             words = "the power limit is below that of its model"
             yield fault(gpu.part, Severity.CONFIG, words, f"{limit:.0f} W", f"{wanted:.0f} W")
+
+
+def _wanted(gpu: GpuFacts, context: CheckContext) -> float | None:
+    """The model's power limit; of a model that is not known, what the driver calls its default."""
+    limit = find(context, "power_limit_w").value
+    return _power(gpu, "Default Power Limit") if limit is None else limit
 
 
 def _temperature(gpu: GpuFacts) -> Iterator[Finding]:
@@ -99,4 +105,12 @@ def _measure(evidence: Mapping[str, Evidence], context: CheckContext) -> Mapping
     return found
 
 
-CHECK = Check("temperatures", Gate.A, (SMI_QUERY,), _findings, after_load=True, measure=_measure)
+CHECK = Check(
+    "temperatures",
+    Gate.A,
+    (SMI_QUERY,),
+    _findings,
+    after_load=True,
+    measure=_measure,
+    thresholds=("power_limit_w",),
+)

@@ -22,6 +22,10 @@ _AZURE_H200 = "Azure/azurehpc-health-checks conf/nd96isr_h200_v5.conf"
 _DCGM = "NVIDIA/DCGM nvvs/diag-skus.yaml.in"
 _GCP = "GoogleCloudPlatform/cluster-health-scanner"
 _IMBUE = "imbue-ai/cluster-health"
+_GCM = "facebookresearch/gcm"
+_NVS = "NVIDIA/NVSentinel, NIC health monitor"
+_AS_NIC = "as for ports of NICs (NVSentinel); nobody publishes one for NVLink"
+_OURS = "our own default: nobody publishes one"
 _NOBODY = "no vendor or cloud publishes one"
 
 
@@ -156,5 +160,76 @@ THRESHOLDS: Mapping[str, Threshold] = {
     ),
     "remapped_uncorrectable": _row(
         "rows", Bound.MAX, "rows remapped for uncorrectable errors", any=(512, _AZURE_H100)
+    ),
+    "sram_correctable": _row(
+        "errors", Bound.MAX, "correctable SRAM errors, ever", any=(9_999, _AZURE_H100)
+    ),
+    "retired_pages": _row(
+        "pages",
+        Bound.MAX,
+        "retired pages of a GPU that remaps no rows",
+        any=(59, "NVIDIA Dynamic Page Retirement: returned from 60 on"),
+    ),
+    "idle_memory_mib": _row(
+        "MiB", Bound.MAX, "memory in use on an idle GPU", any=(15, f"{_GCM}: its default")
+    ),
+    "power_limit_w": _row(
+        "W",
+        Bound.MIN,
+        "power limit of a GPU",
+        H100=(700, _DCGM),
+        H200=(700, _DCGM),
+        B200=(1000, _DCGM),
+    ),
+    "nvlink_errors": _row(
+        "errors", Bound.MAX, "errors of a kind on an NVLink, before a load", any=(9, _GCM)
+    ),
+    "nvlink_effective_ber": _row(
+        "errors a bit", Bound.MAX, "effective bit error rate of an NVLink", any=(1e-12, _AS_NIC)
+    ),
+    "link_effective_ber": _row(
+        "errors a bit", Bound.MAX, "effective bit error rate of a healthy port", any=(1e-15, _NVS)
+    ),
+    "link_effective_ber_bad": _row(
+        "errors a bit", Bound.MAX, "effective bit error rate of a port to watch", any=(1e-12, _NVS)
+    ),
+    "fec_symbols": _row(
+        "symbols", Bound.MAX, "corrected symbols in one codeword, of 15", any=(8, _OURS)
+    ),
+    "fec_symbols_in_a_load": _row(
+        "symbols", Bound.MAX, "corrected symbols in one codeword under load", any=(7, _OURS)
+    ),
+    "carrier_losses": _row(
+        "losses", Bound.MAX, "losses of carrier of a port since boot", any=(4, _AZURE_H100)
+    ),
+    "mtu": _row("bytes", Bound.MIN, "frames of a rail's port", any=(9000, "Cumulus Linux, RoCE")),
+    "pcie_corrected_in_a_load": _row(
+        "errors", Bound.MAX, "corrected PCIe errors of a device under load", any=(100, _OURS)
+    ),
+    "numa_memory_difference": _row(
+        "of the largest", Bound.MAX, "memory missing on a NUMA node", any=(0.05, _OURS)
+    ),
+    "nvme_used_watch": _row(
+        "%", Bound.MAX, "rated writes of a drive used, to watch", any=(80, _GCM)
+    ),
+    "nvme_used": _row("%", Bound.MAX, "rated writes of a drive used", any=(100, _GCM)),
+    "disk_free": _row("of the whole", Bound.MIN, "free space of a file system", any=(0.05, _IMBUE)),
+    "symbol_error_per_s": _row(
+        "a second", Bound.MAX, "growth of a port's symbol_error", any=(120 / 3600, _NVS)
+    ),
+    "link_error_recovery_per_s": _row(
+        "a second", Bound.MAX, "growth of a port's link_error_recovery", any=(5 / 60, _NVS)
+    ),
+    "port_rcv_errors_per_s": _row(
+        "a second", Bound.MAX, "growth of a port's port_rcv_errors", any=(10, _NVS)
+    ),
+    "port_xmit_discards_per_s": _row(
+        "a second", Bound.MAX, "growth of a port's port_xmit_discards", any=(100, _NVS)
+    ),
+    "roce_slow_restart_per_s": _row(
+        "a second", Bound.MAX, "growth of a port's roce_slow_restart", any=(10, _NVS)
+    ),
+    "local_ack_timeout_err_per_s": _row(
+        "a second", Bound.MAX, "growth of a port's local_ack_timeout_err", any=(1, _NVS)
     ),
 }

@@ -8,14 +8,9 @@ from provisioner.checks.check import Check, CheckContext, Unreadable, fault
 from provisioner.checks.commands import GPUS, PACKAGES
 from provisioner.checks.reading import lines_of, text_of
 from provisioner.checks.smi_table import table
+from provisioner.model import host_packages
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 from provisioner.model.versions import equal
-
-_KINDS = {
-    "nvidia-fabricmanager": "host.fabric_manager",
-    "doca-host": "host.doca",
-    "doca-spcx-cc": "host.spcx_cc",
-}
 
 
 def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterator[Finding]:
@@ -26,7 +21,7 @@ def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterat
     found = _packages(text_of(evidence, PACKAGES, any_exit=True))
     for driver in drivers:
         yield from _compare("host.driver", driver, context)
-    for kind in _KINDS.values():
+    for kind in (*host_packages.NEEDED, *host_packages.PER_SITE):
         if kind in context.pins and kind not in found:
             yield fault(
                 kind, Severity.CONFIG, f"{kind} is not installed", "", context.pins[kind][0]
@@ -60,9 +55,8 @@ def _packages(text: str) -> dict[str, list[str]]:
             raise Unreadable(f"dpkg-query: cannot read {line[:80]!r}")
         if cells[2] != "ii":
             continue
-        for prefix, kind in _KINDS.items():
-            if cells[0].startswith(prefix) and "-dev" not in cells[0]:
-                found.setdefault(kind, []).append(cells[1])
+        if (known := host_packages.component(cells[0], cells[1])) is not None:
+            found.setdefault(known[0], []).append(known[1])
     return found
 
 

@@ -350,7 +350,6 @@ def test_a_job_that_was_done_is_not_done_twice(monkeypatch):
         return {"result": "done" if len(asked) > 1 else "not_done", "serial": serial}
 
     monkeypatch.setattr(plugin.erasure, "erase", once)
-    monkeypatch.setattr(plugin, "JOBS", {})
     manager = ProvisionerHardwareManager()
 
     answers = [

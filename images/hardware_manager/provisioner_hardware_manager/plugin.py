@@ -34,8 +34,6 @@ ARGUMENTS: dict[str, dict[str, str]] = {
     "provisioner_clear_tpm": {},
 }
 OPTIONAL = frozenset({"expected", "job"})
-# What was done. In memory: an agent that starts anew has no token, and needs a new boot.
-JOBS: dict[str, dict[str, str]] = {}
 JOBS_MAX = 4096  # seven methods on each of 34 disks are 238
 
 
@@ -69,7 +67,8 @@ class ProvisionerHardwareManager(hardware.HardwareManager):  # type: ignore[misc
 
     def __init__(self) -> None:
         super().__init__()
-        self._jobs: dict[str, dict[str, str]] = {}  # erasures of this boot, by job
+        # What was done, by job. In memory: an agent that starts anew has no token: a new boot then.
+        self._jobs: dict[str, dict[str, str]] = {}
 
     def evaluate_hardware_support(self) -> int:
         """Every machine that boots our ramdisk. Asked once, before the agent opens its API."""
@@ -106,13 +105,13 @@ class ProvisionerHardwareManager(hardware.HardwareManager):  # type: ignore[misc
         self, node: Any, ports: Any, device: str = "", serial: str = "", by: str = "", job: str = ""
     ) -> dict[str, str]:
         """Erase one disk by one method, and wait for its end; a job is done once in a boot."""
-        if (known := JOBS.get(str(job))) is not None:
+        if (known := self._jobs.get(str(job))) is not None:
             return known
         LOG.info("Erasing %s by %s", device, by)
         record = erasure.erase(str(device), str(serial), str(by), generic=_Generic())
         LOG.info("Erasing %s by %s: %s", device, by, record["result"])
-        if job and record["result"] == erasure.DONE and len(JOBS) < JOBS_MAX:
-            JOBS[str(job)] = record
+        if job and record["result"] == erasure.DONE and len(self._jobs) < JOBS_MAX:
+            self._jobs[str(job)] = record
         return record
 
     def provisioner_read_disk(

@@ -43,4 +43,25 @@ KINDS = (
         activation=Activation.SERVICE_RESTART,
         duration_s=120,
     ),
+    ComponentKind(
+        name="host.nvlsm",  # NVLink 5 platforms only; which version goes with which is unpublished
+        title="NVLink subnet manager",
+        method=_METHOD,
+        activation=Activation.WARM_REBOOT,
+        duration_s=120,
+    ),
+    ComponentKind(
+        name="host.nccl",
+        title="NCCL",
+        method=_METHOD,
+        activation=Activation.NONE,
+        duration_s=120,
+    ),
+    ComponentKind(
+        name="host.storage_client",
+        title="storage client",
+        method=_METHOD,
+        activation=Activation.WARM_REBOOT,  # it brings kernel modules
+        duration_s=300,
+    ),
 )

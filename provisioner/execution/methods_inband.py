@@ -69,6 +69,7 @@ def nic_firmware(site: Site, node: Node, step: Step, inventory: Inventory) -> Wo
         "devices": list(devices),
         "version": step.to_version,
         "image": step.artifact,
+        "sha256": step.sha256,
         "url": site.artifacts.pull_url(step.artifact),
     }
     wanted = dict.fromkeys(devices, step.to_version)

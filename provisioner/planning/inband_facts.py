@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping
 from provisioner.checks.check import Unreadable
 from provisioner.checks.nic_listing import cards_of
 from provisioner.components.host_os import HOST_OS, STAMP
+from provisioner.model import host_packages
 from provisioner.model.base import Record
 from provisioner.model.health import Evidence
 from provisioner.model.inventory import Activation, Component, Device, DeviceKind
@@ -33,10 +34,7 @@ COMMANDS: tuple[tuple[str, str, float], ...] = (
     ),
     (
         "packages",
-        (
-            "dpkg-query -W -f '${Package} ${Version} ${db:Status-Abbrev}\\n' "
-            "'nvidia-fabricmanager*' 'doca-host*' 'doca-spcx-cc*'"
-        ),
+        host_packages.QUERY,
         60.0,
     ),
     ("system", f"cat {STAMP} /etc/os-release", 20.0),
@@ -44,11 +42,6 @@ COMMANDS: tuple[tuple[str, str, float], ...] = (
     ("nic_config", "mlxconfig -e -j /dev/stdout q", 300.0),
 )
 
-_PACKAGES = (
-    (re.compile(r"^nvidia-fabricmanager(-\d+)?$"), "host.fabric_manager"),
-    (re.compile(r"^doca-host$"), "host.doca"),
-    (re.compile(r"^doca-spcx-cc$"), "host.spcx_cc"),
-)
 _BUILD = re.compile(r"-\d+(ubuntu[\w.~]*)?$")  # a package's own revision: "535.129.03-1"
 
 
@@ -134,16 +127,17 @@ def _packages(evidence: Evidence, gaps: list[Gap]) -> Iterable[Component]:
         parts = line.split()
         if len(parts) < 3 or not parts[2].startswith("ii"):
             continue  # not installed; no such package
-        for pattern, kind in _PACKAGES:
-            if pattern.match(parts[0]):
-                version = _BUILD.sub("", parts[1]) if kind == "host.fabric_manager" else parts[1]
-                found.setdefault(kind, set()).add(version)
-    for _, kind in _PACKAGES:
-        if kind not in found:
-            gaps.append(_gap(evidence, f"{kind} is not installed", Reason.VERSION_MISSING))
-        elif len(found[kind]) > 1:  # which of them runs, nobody can tell from here
-            seen = f"{kind} is installed as {sorted(found[kind])!s:.200}"
-            gaps.append(_gap(evidence, seen, Reason.DUPLICATE))
+        if (known := host_packages.component(parts[0], parts[1])) is not None:
+            kind, version = known
+            version = _BUILD.sub("", version) if kind == "host.fabric_manager" else version
+            found.setdefault(kind, set()).add(version)
+    missing = [kind for kind in host_packages.NEEDED if kind not in found]
+    gaps += [_gap(evidence, f"{k} is not installed", Reason.VERSION_MISSING) for k in missing]
+    gaps += [  # which of them runs, nobody can tell from here
+        _gap(evidence, f"{kind} is installed as {sorted(versions)!s:.200}", Reason.DUPLICATE)
+        for kind, versions in found.items()
+        if len(versions) > 1
+    ]
     return [
         _component(kind, "host", min(versions) if len(versions) == 1 else None, evidence)
         for kind, versions in sorted(found.items())

@@ -6,7 +6,12 @@ from datetime import UTC, datetime
 
 from provisioner.sim.host import HostView, Output
 
-_PACKAGE_NAMES = {"host.doca": "doca-host", "host.spcx_cc": "doca-spcx-cc"}
+_PACKAGE_NAMES = {
+    "host.doca": "doca-host",
+    "host.spcx_cc": "doca-spcx-cc",
+    "host.nvlsm": "nvlsm",
+    "host.nccl": "libnccl2",
+}
 
 
 def boot_id(view: HostView, _command: str) -> Output:
@@ -41,6 +46,8 @@ def dpkg_query(view: HostView, _command: str) -> Output:
             lines.append(f"nvidia-fabricmanager-{branch} {version}-1 ii ")
         elif kind in _PACKAGE_NAMES:
             lines.append(f"{_PACKAGE_NAMES[kind]} {version} ii ")
+        elif kind == "host.storage_client":  # "beegfs-client=7.4.6"
+            lines.append(f"{version.replace('=', ' ')} ii ")
     found = "".join(line + "\n" for line in lines)
     if not lines:
         return Output(1, "", "dpkg-query: no packages found matching doca-host*\n")

@@ -68,6 +68,7 @@ def answers(exit_code: int | None = 0, **changed: str) -> InbandFacts:
     outputs = {
         name: Evidence(source=command, exit_code=exit_code, text=(GOOD | changed)[name])
         for name, command, _ in COMMANDS
+        if name in GOOD | changed
     }
     return read(outputs, CARDS, PROFILES)
 
@@ -243,3 +244,15 @@ def test_a_good_output_that_is_damaged_anywhere_is_read_to_an_end(name: str, at:
     facts = answers(**{name: text[:at] + put + text[at + 1 :]})
 
     assert all(c.slot for c in facts.components)
+
+
+def test_what_a_site_adds_to_a_host_is_read_with_its_package_and_missed_by_nobody():
+    more = "libnccl2 2.29.2-1+cuda13.0 ii \nbeegfs-client 7.4.6 ii \nlibnccl2-dev 2.1 ii \n"
+
+    found = answers(packages=PACKAGES + more)
+    plain = answers()
+
+    versions = {c.kind: c.version for c in found.components}
+    assert versions["host.nccl"] == "2.29.2-1+cuda13.0"
+    assert versions["host.storage_client"] == "beegfs-client=7.4.6"
+    assert found.gaps == plain.gaps

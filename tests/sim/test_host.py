@@ -26,7 +26,8 @@ COMMANDS = {
     "remapped_rows.uncorrectable,remapped_rows.pending,remapped_rows.failure"
     " --format=csv,noheader",
     "packages": "dpkg-query -W -f '${Package} ${Version} ${db:Status-Abbrev}\\n' "
-    "'nvidia-fabricmanager*' 'doca-host*' 'doca-spcx-cc*'",
+    "'nvidia-fabricmanager*' 'doca-host*' 'doca-spcx-cc*' 'nvlsm*' 'libnccl2*' "
+    "'beegfs-client*' 'gpfs.base*' 'lustre-client-utils*' 'vastnfs-utils*'",
     "nics": "mlxfwmanager --query-format xml",
     "nic_config": "mlxconfig -e -j /dev/stdout q",
     "nvlink": "nvidia-smi nvlink -s",

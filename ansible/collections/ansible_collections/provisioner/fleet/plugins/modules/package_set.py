@@ -39,7 +39,7 @@ options:
     type: bool
     default: false
   update_cache:
-    description: Whether to fetch the repositories' lists before; in check mode to a folder of its own.
+    description: Whether to fetch the repositories' lists before; in check mode to another folder.
     type: bool
     default: true
 attributes:

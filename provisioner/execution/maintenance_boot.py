@@ -19,6 +19,7 @@ from provisioner.execution.once import Act, Sent, Snapshot, blocked
 from provisioner.execution.quiet import quiet
 from provisioner.execution.work import Site, Work, do
 from provisioner.model.inventory import Inventory, Power
+from provisioner.model.matrix import Pin
 from provisioner.model.node import Boots, Node, Placement
 from provisioner.model.operation import ActionStatus, LedgerEntry
 from provisioner.model.outcome import Blocker, Reason
@@ -42,8 +43,9 @@ class Stay:
         """The agent of this stay's boot; the image is booted if it does not run."""
         assert self.node.placement is Placement.MAINTENANCE, self.node.id
         image = self.site.image
-        if image is None or not image.artifact:
-            return _unavailable(self.node, "the matrix pins no maintenance image")
+        lacking = unusable(image, production=self.site.settings.production)
+        if image is None or lacking:
+            return _unavailable(self.node, lacking)
         file = await self.site.artifacts.resolve(image.artifact, image.sha256)
         if isinstance(file, Blocker):
             return file
@@ -278,6 +280,16 @@ class Stay:
             detail=f"the agent of the maintenance image did not call within {limit_s:.0f} s",
             unblock="Look at the host's console: does it boot the image, and reach the daemon?",
         )
+
+
+def unusable(image: Pin | None, *, production: bool) -> str:
+    """Why this maintenance image may not be booted; "": it may. Production boots none whose bytes
+    are not pinned."""
+    if image is None or not image.known or not image.artifact:
+        return "the matrix pins no maintenance image"
+    if production and not image.sha256:
+        return "the matrix pins no SHA-256 of the maintenance image"
+    return ""
 
 
 def _unavailable(node: Node, detail: str) -> Blocker:

@@ -1,0 +1,29 @@
+"""Which maintenance image a node may boot: one that is pinned, in production by its bytes."""
+
+from __future__ import annotations
+
+import pytest
+
+from provisioner.execution.maintenance_boot import unusable
+from provisioner.model.matrix import UNKNOWN, Pin
+
+BUILT = Pin(version="ab" * 32, artifact="maintenance.iso", sha256="cd" * 32)
+
+
+def test_a_built_image_is_booted():
+    assert unusable(BUILT, production=True) == ""
+
+
+@pytest.mark.parametrize(
+    "image", [None, Pin(version=UNKNOWN), Pin(version=UNKNOWN, artifact="x"), Pin(version="1")]
+)
+@pytest.mark.parametrize("production", [True, False])
+def test_an_image_that_nobody_built_is_not(image, production):
+    assert "no maintenance image" in unusable(image, production=production)
+
+
+def test_an_image_without_a_digest_is_for_laboratories_only():
+    image = BUILT.model_copy(update={"sha256": ""})
+
+    assert unusable(image, production=False) == ""
+    assert "SHA-256" in unusable(image, production=True)

@@ -9,10 +9,13 @@ from pathlib import Path
 import pytest
 from program import run
 
+from provisioner.model.erasure import Disk, ErasureRecord, ErasureReport, Holder, Result
 from provisioner.model.inventory import Component, Inventory
 from provisioner.model.node import Node, NodeKind, Placement, State
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.opening import open_data
+from provisioner.planning.attestation import opened as unsealed
+from provisioner.store.signing import signed
 
 NOW = 1_700_000_000.0
 BLOCKER = Blocker(
@@ -213,3 +216,73 @@ def test_a_foreign_master_key_is_told_and_no_new_one_is_made(person: Person, dat
     assert code == 2
     assert "master.key" in text
     assert not (data / "master.key").exists()
+
+
+@pytest.fixture
+def erased(data: Path) -> ErasureReport:
+    """A report of the released node, as the daemon stores it."""
+    disk = Disk(name="/dev/nvme0n1", serial="S1", size_bytes=10)
+    record = ErasureRecord(holder=Holder.DISK, device=disk.name, serial="S1", result=Result.DONE)
+    report = ErasureReport(
+        node="n0",
+        tenant="red",
+        fenced_at=1.0,
+        started_at=2.0,
+        ended_at=3.0,
+        before=(disk,),
+        after=(disk,),
+        records=(record,),
+    )
+
+    async def store() -> None:
+        async with open_data(data, NOW) as opened:
+            digest = await opened.store.put_evidence(report.model_dump_json())
+            node = await opened.store.node("n0")
+            assert node is not None
+            await opened.store.save_node(node.model_copy(update={"erasure": digest}))
+
+    asyncio.run(store())
+    return report
+
+
+def test_an_erasure_is_told_for_people_with_its_verdict(
+    person: Person, erased: ErasureReport
+) -> None:
+    code, text = person.types("erasure n0")
+
+    assert code == 0
+    assert text.startswith("NOT SANITIZED: node n0")  # its memory has no record
+    assert "S1" in text
+    assert "host_memory: it has no record" in text
+
+
+def test_an_erasure_is_given_away_signed(person: Person, data: Path, erased: ErasureReport) -> None:
+    code, text = person.types("erasure n0 --json")
+
+    async def key() -> tuple[str, bytes]:
+        async with open_data(data, NOW) as opened:
+            return opened.signer.key_id, opened.signer.public_key
+
+    envelope = unsealed(text)
+    name, public = asyncio.run(key())
+    document = json.loads(envelope.payload)
+    assert code == 0
+    assert envelope.payload_type == "application/vnd.provisioner.erasure+json"
+    assert signed(envelope, {name: public})
+    assert not signed(envelope, {name: bytes(32)})
+    assert ErasureReport.model_validate(document["report"]) == erased
+    assert document["sanitized"] is False
+
+
+def test_a_node_that_was_never_erased_has_no_report(person: Person) -> None:
+    code, text = person.types("erasure n1")
+
+    assert code == 2
+    assert "there is no erasure report" in text
+
+
+def test_a_node_taken_back_for_repair_keeps_its_tenant(person: Person) -> None:
+    assert person.types("reclaim n0 --for-repair")[0] == 0
+
+    node = person.sees("n0")
+    assert (node.state, node.tenant, node.served) == (State.DRAINING, "red", "red")

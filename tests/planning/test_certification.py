@@ -151,6 +151,7 @@ BLOCKER = Blocker(reason=Reason.NO_PATH, subject="x", detail="x", unblock="x")
         ({"inventory": changed(system_serial="SYS2")}, Reason.DRIFT),
         ({"node": NODE.model_copy(update={"placement": Placement.MIXED})}, Reason.ISOLATION),
         ({"node": NODE.model_copy(update={"placement": Placement.CUSTOMER})}, Reason.ISOLATION),
+        ({"node": NODE.model_copy(update={"served": "blue"})}, Reason.NOT_SANITIZED),
     ],
 )
 def test_anything_else_in_the_way_is_named(changes: dict[str, Any], reason: Reason) -> None:

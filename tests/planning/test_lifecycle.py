@@ -21,6 +21,7 @@ from provisioner.planning.lifecycle import (
     Identify,
     Release,
     Rest,
+    Sanitize,
     Validate,
     View,
     Wait,
@@ -134,6 +135,31 @@ SENTENCES = {
         View(placement=Placement.MIXED),
         Fence,
     ),
+    "a returned node is fenced before it is erased": (
+        State.DRAINING,
+        View(placement=Placement.CUSTOMER, owed=(blocker(Reason.NOT_SANITIZED),)),
+        Fence,
+    ),
+    "a fenced node that served a tenant is erased": (
+        State.DRAINING,
+        View(**FENCED, owed=(blocker(Reason.NOT_SANITIZED),)),
+        Sanitize,
+    ),
+    "a returned node that owes nothing converges": (
+        State.DRAINING,
+        View(**FENCED),
+        State.CONVERGING,
+    ),
+    "a node that was retried is erased before anything is planned": (
+        State.CONVERGING,
+        View(**FENCED, owed=(blocker(Reason.NOT_SANITIZED),)),
+        Sanitize,
+    ),
+    "a node that is not clean is not checked": (
+        State.VALIDATING,
+        View(owed=(blocker(Reason.NOT_SANITIZED),)),
+        State.CONVERGING,
+    ),
     "a quarantined node rests": (State.QUARANTINED, View(), Rest),
 }
 
@@ -224,6 +250,26 @@ def test_a_certified_node_with_a_tenant_is_released() -> None:
     turn = decide(node(State.CERTIFIED), spoiled, POLL_S)
     assert isinstance(turn, Enter)
     assert turn.state is State.CONVERGING
+
+
+def test_a_node_that_served_another_tenant_is_not_released_though_it_has_a_certificate() -> None:
+    view = View(placement=Placement.MAINTENANCE, inventory=INVENTORY, tenant_vrf="RED")
+    served = node(State.CERTIFIED, tenant="red", served="blue")
+
+    turn = decide(served, view, POLL_S)
+
+    assert isinstance(turn, Enter)
+    assert (turn.state, turn.why) == (State.CONVERGING, "it served blue")
+
+
+def test_a_node_that_cannot_be_erased_may_leave_draining_only_for_quarantine() -> None:
+    draining = node(State.DRAINING, served="blue")
+    problem = blocker(Reason.NOT_SANITIZED)
+
+    turn = after_failure(draining, (problem,), failures=1, retry_s=1)
+
+    assert isinstance(turn, Enter)
+    assert (turn.state, turn.blockers) == (State.QUARANTINED, (problem,))
 
 
 def test_the_diagram_has_every_arrow_of_the_table() -> None:

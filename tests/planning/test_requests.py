@@ -80,3 +80,13 @@ def test_a_released_node_drains_first_and_keeps_its_place_until_it_is_fenced() -
 @pytest.mark.parametrize("state", [s for s in State if s is not State.RELEASED])
 def test_only_what_is_released_is_reclaimed(state: State) -> None:
     assert reclaim(node(state), NOW) == f"it is {state}, not released"
+
+
+def test_what_a_node_served_is_kept_whoever_it_belongs_to_next() -> None:
+    released = node(State.RELEASED, Placement.CUSTOMER).model_copy(update={"tenant": "red"})
+
+    back, lent = reclaim(released, NOW), reclaim(released, NOW, for_repair=True)
+
+    assert isinstance(back, Node)
+    assert isinstance(lent, Node)
+    assert [(n.tenant, n.served) for n in (back, lent)] == [("", "red"), ("red", "red")]

@@ -148,3 +148,29 @@ def test_a_package_that_is_not_in_the_lock_stops_apt(tmp_path):
     assert hook(good, bad).returncode == 1
     assert "not in the lock: bad.deb" in hook(bad).stderr
     assert hook(tmp_path / "missing.deb").returncode == 1
+
+
+@pytest.mark.skipif(shutil.which("dpkg-deb") is None, reason="needs dpkg-deb, as Debian has it")
+def test_without_a_lock_every_package_that_is_unpacked_is_written_down(tmp_path):
+    control = tmp_path / "tree" / "DEBIAN" / "control"
+    control.parent.mkdir(parents=True)
+    control.write_text(
+        "Package: example\nVersion: 1:2.0-3\nArchitecture: all\n"
+        "Maintainer: nobody <nobody@example.org>\nDescription: example\n"
+    )
+    deb, record = tmp_path / "example.deb", tmp_path / "record"
+    build = ["dpkg-deb", "--root-owner-group", "--build", control.parents[1], deb]
+    subprocess.run(build, check=True, capture_output=True)
+    environment = {
+        "PROVISIONER_LOCK": str(tmp_path / "none"),
+        "PROVISIONER_RECORD": str(record),
+        "PATH": "/usr/bin:/bin",
+    }
+
+    ended = subprocess.run(
+        [DEBS], input=f"{deb}\n", text=True, capture_output=True, check=False, env=environment
+    )
+
+    assert ended.returncode == 0, ended.stderr
+    digest = hashlib.sha256(deb.read_bytes()).hexdigest()
+    assert record.read_text() == f"example 1:2.0-3 {digest}\n"

@@ -40,3 +40,13 @@ async def addresses(node: Node, inventory: Inventory, host: Redfish) -> tuple[st
 def identity(agent: AgentAddress | None) -> str | None:
     """What tells one boot's agent from another's."""
     return hashlib.sha256(agent.certificate.encode()).hexdigest() if agent is not None else None
+
+
+def unavailable(node: Node, detail: str) -> Blocker:
+    """Why the maintenance image cannot be booted at all."""
+    return Blocker(
+        reason=Reason.NOT_OFFERED,
+        subject=f"{node.id}/maintenance",
+        detail=detail,
+        unblock="Pin images.maintenance in an overlay, and look that the node's cards are known.",
+    )

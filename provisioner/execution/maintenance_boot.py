@@ -13,7 +13,7 @@ from typing import Any
 
 from provisioner.execution.activations import power_off, power_on
 from provisioner.execution.agent_steps import command, last, pending
-from provisioner.execution.boot_sources import addresses, from_disk, identity, offer
+from provisioner.execution.boot_sources import addresses, from_disk, identity, offer, unavailable
 from provisioner.execution.hold import Hold
 from provisioner.execution.once import Act, Sent, Snapshot, blocked
 from provisioner.execution.quiet import quiet
@@ -45,7 +45,7 @@ class Stay:
         image = self.site.image
         lacking = unusable(image, production=self.site.settings.production)
         if image is None or lacking:
-            return _unavailable(self.node, lacking)
+            return unavailable(self.node, lacking)
         file = await self.site.artifacts.resolve(image.artifact, image.sha256)
         if isinstance(file, Blocker):
             return file
@@ -199,7 +199,7 @@ class Stay:
         async def send() -> Sent | Blocker:
             macs = await addresses(self.node, self.inventory, host)
             if not macs:
-                return _unavailable(self.node, "no address of its network cards is known")
+                return unavailable(self.node, "no address of its network cards is known")
             if (stuck := await power_off(self.site, self.node, host)) is not None:
                 return stuck
             limit_s = settings.maintenance_boot_limit_s + settings.power_limit_s
@@ -290,12 +290,3 @@ def unusable(image: Pin | None, *, production: bool) -> str:
     if production and not image.sha256:
         return "the matrix pins no SHA-256 of the maintenance image"
     return ""
-
-
-def _unavailable(node: Node, detail: str) -> Blocker:
-    return Blocker(
-        reason=Reason.NOT_OFFERED,
-        subject=f"{node.id}/maintenance",
-        detail=detail,
-        unblock="Pin images.maintenance in an overlay, and look that the node's cards are known.",
-    )

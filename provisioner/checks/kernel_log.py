@@ -27,7 +27,7 @@ _OTHER = (
 
 def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterator[Finding]:
     lines = lines_of(text_of(evidence, KERNEL_LOG))
-    if not any(log_line(line).known for line in lines):
+    if not any(read.known and read.words.strip() for read in map(log_line, lines)):
         raise Unreadable("dmesg: no line of it is a kernel message")
     if any("\x00" in line or "\ufffd" in line for line in lines):
         raise Unreadable("dmesg: a line is not text")

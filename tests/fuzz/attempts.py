@@ -63,6 +63,8 @@ def _facts(text: str) -> None:
     inband_facts.read(outputs, (), {})
 
 
+# the beginning of a kernel log is a kernel log: one message is as honest as a thousand
+ANY_LENGTH = frozenset({"kernel_log"})
 PARSERS: tuple[Callable[[str], object], ...] = (_attested, _thresholds, raw_outputs, _facts)
 HEAD = 3  # bytes: what is attempted, how, where
 
@@ -108,8 +110,8 @@ def _judge(check: Check, how: int, at: int, text: str) -> None:
         raise AssertionError(f"{check.name}: {result.verdict} with {len(result.findings)} findings")
     if result.verdict is not Verdict.PASS:
         return
-    length = sum(map(len, texts.values()))
-    if how % 4 in (2, 3) or length < SHORTEST[check.name] / 4:
+    short = sum(map(len, texts.values())) < SHORTEST[check.name] / 4
+    if how % 4 in (2, 3) or (short and check.name not in ANY_LENGTH):
         raise PassFromGarbage(f"{check.name}: {text[:200]!r}")
 
 

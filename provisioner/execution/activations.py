@@ -6,15 +6,17 @@ the reset was for is read again, and must run.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 
 from provisioner import components
 from provisioner.execution import methods_switch
-from provisioner.execution.inband import boot_id, restart, run_commands
+from provisioner.execution.inband import boot_id, restart
+from provisioner.execution.methods_inband import play, problem
 from provisioner.execution.once import Act, Sent, Snapshot
 from provisioner.execution.quiet import quiet, settled, versions_of
 from provisioner.execution.work import Site, Work
-from provisioner.model.inventory import Activation, Power
+from provisioner.model.inventory import Activation, Inventory, Power
 from provisioner.model.node import Node
 from provisioner.model.operation import LedgerEntry
 from provisioner.model.outcome import Blocker, Reason
@@ -27,8 +29,8 @@ Send = Callable[[], Awaitable[Blocker | None]]
 _INSIST_MAX = 6  # tries `poll_s` apart: two minutes, longer than a BMC is busy with a power request
 
 
-async def work(site: Site, node: Node, step: Step) -> Work | Blocker:
-    """The work of one activation step."""
+async def work(site: Site, node: Node, step: Step, inventory: Inventory) -> Work | Blocker:
+    """The work of one activation step; `inventory` says where its cards are."""
     match step.activation:
         case Activation.IMAGE_REBOOT:
             return await methods_switch.boot_image(site, node, step)
@@ -41,7 +43,9 @@ async def work(site: Site, node: Node, step: Step) -> Work | Blocker:
         case Activation.WARM_REBOOT:
             return await _host_reset(site, node, step, _warm_reboot)
         case Activation.NIC_RESET:
-            return await _host_reset(site, node, step, _nic_reset)
+            slots = {name.partition("/")[2] for name, _ in step.activates}
+            cards = sorted(d.pci for d in inventory.devices if d.pci and d.slot in slots)
+            return await _host_reset(site, node, step, partial(_nic_reset, cards))
     return Blocker(
         reason=Reason.NOT_OFFERED,
         subject=node.id,
@@ -111,14 +115,11 @@ async def _warm_reboot(site: Site, node: Node, host: Redfish) -> Blocker | None:
     return await restart(site, node)
 
 
-async def _nic_reset(site: Site, node: Node, host: Redfish) -> Blocker | None:
-    """mlxfwreset of every card (facts: health 4.1); the play runs it where the host is up."""
-    found = await run_commands(site, node, [("reset", "mlxfwreset --level 3 reset --yes", 600.0)])
-    if isinstance(found, Blocker):
-        return found
-    if found["reset"].exit_code != 0:
-        return _failed(node, f"mlxfwreset ended with {found['reset'].exit_code}")
-    return None
+async def _nic_reset(
+    cards: Sequence[str], site: Site, node: Node, _host: Redfish
+) -> Blocker | None:
+    """mlxfwreset of the cards on which something waits (facts: health 4.1), from the host."""
+    return problem(node, "nic_reset", await play(site, node, "nic_reset", {"devices": list(cards)}))
 
 
 async def _power(site: Site, node: Node, host: Redfish, wanted: Power) -> Blocker | None:
@@ -268,12 +269,3 @@ def _same(name: str, found: str | None, wanted: str) -> bool:
     """Equal as the component's own grammar reads them; an unreadable version is never equal."""
     kind = components.ALL.get(name.partition("/")[0])
     return found is not None and equal(kind.grammar if kind else "opaque", found, wanted)
-
-
-def _failed(node: Node, detail: str) -> Blocker:
-    return Blocker(
-        reason=Reason.PLAYBOOK_FAILED,
-        subject=f"{node.id}/host",
-        detail=detail,
-        unblock="Look at the host's log, then retry the node.",
-    )

@@ -73,7 +73,7 @@ class Executor:
     async def _work(self, node: Node, step: Step, inventory: Inventory) -> Work | Blocker:
         site = self._site
         if step.kind is StepKind.ACTIVATE:
-            return await activations.work(site, node, step)
+            return await activations.work(site, node, step, inventory)
         if step.method not in NO_FILE:
             found = await site.artifacts.resolve(step.artifact, step.sha256)
             if isinstance(found, Blocker):

@@ -76,6 +76,7 @@ class Inband:
             "nic_firmware": self._nic_firmware,
             "nic_config": self._nic_config,
             "bluefield_runtime": self._runtime,
+            "nic_reset": self._nic_reset,
         }
 
     async def run(self, play: str, host: str, variables: Mapping[str, Any]) -> Result:
@@ -208,6 +209,16 @@ class Inband:
         if view.machine.host.boot_id != boot:
             return _unreachable("the connection was closed by the host")
         return _ok(outputs_runtime.apply(view, variables, cards))
+
+    async def _nic_reset(self, view: HostView, variables: Mapping[str, Any]) -> Result:
+        cards = self._cards(view, variables)
+        if isinstance(cards, str):
+            return _failed(cards)
+        await self._pass(view, RUNTIME_S)
+        for slot in cards.values():
+            view.machine.nic_reset(slot, view.now)
+        items = {pci: view.machine.firmware[slot, "DPU_NIC"] for pci, slot in cards.items()}
+        return _ok({"running": {p: i.running for p, i in items.items()}, "waiting": []})
 
     def _cards(self, view: HostView, variables: Mapping[str, Any]) -> dict[str, str] | str:
         """PCI address as it was given -> card slot, or an error text."""

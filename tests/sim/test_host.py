@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from provisioner.checks.roce_runtime import ROCE_RUNTIME
 from provisioner.sim.clock import HandClock
 from provisioner.sim.site import Site
 
@@ -29,6 +30,7 @@ COMMANDS = {
     "'nvidia-fabricmanager*' 'doca-host*' 'doca-spcx-cc*' 'nvlsm*' 'libnccl2*' "
     "'beegfs-client*' 'gpfs.base*' 'lustre-client-utils*' 'vastnfs-utils*'",
     "nics": "mlxfwmanager --query-format xml",
+    "runtime": ROCE_RUNTIME.line,
     "nic_config": "mlxconfig -e -j /dev/stdout q",
     "nvlink": "nvidia-smi nvlink -s",
     "kernel_log": "dmesg --time-format iso",
@@ -161,6 +163,36 @@ def test_burned_nic_firmware_runs_only_after_a_cold_boot(site: Site) -> None:
     site.clock.move(3600)  # type: ignore[attr-defined]
 
     assert versions() == {("32.44.1036",)}
+
+
+def test_a_card_reset_from_the_host_lets_burned_firmware_run(site: Site) -> None:
+    devices = supernics(site)
+    run(site, "nic_firmware", {"devices": devices, "version": "32.44.1036"})
+
+    answer = run(site, "nic_reset", {"devices": devices[:1]})
+
+    running = [
+        i.running for (_, item), i in site.machines[NODE].firmware.items() if item == "DPU_NIC"
+    ]
+    assert answer["facts"] == {"running": {devices[0]: "32.44.1036"}, "waiting": []}
+    assert running.count("32.44.1036") == 1
+
+
+def test_run_time_settings_of_the_cards_are_lost_at_a_boot(site: Site) -> None:
+    devices = supernics(site)
+    path = "/interfaces/interface/nvidia/qos/config/trust-mode"
+    setting = {"devices": devices, "routing": [{"path": path, "value": "dscp"}], "congestion": []}
+
+    def trusted() -> int:
+        return ask(site, "runtime")["stdout"].count("Priority trust state: dscp")
+
+    answer = run(site, "bluefield_runtime", setting)
+    before = trusted()
+    site.machines[NODE].restart(site.clock.now())
+    site.clock.move(3600)  # type: ignore[attr-defined]
+
+    assert [set(v.values()) for v in answer["facts"]["interfaces"].values()] == [{"dscp"}] * 8
+    assert (before, trusted()) == (8, 0)
 
 
 def test_nic_configuration_is_current_after_a_cold_boot(site: Site) -> None:

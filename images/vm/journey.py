@@ -32,11 +32,13 @@ from images.vm.lab import (
 from provisioner import quirks
 from provisioner.agents_opening import AgentDoor, serve_agents
 from provisioner.daemon import serve_artifacts
+from provisioner.execution.agent_steps import DEPLOY
 from provisioner.model.inventory import Power
 from provisioner.model.node import Node, NodeKind
 from provisioner.model.outcome import Blocker
 from provisioner.opening import open_data
-from provisioner.ports import AgentAddress, Agents, BmcAddress, Secret
+from provisioner.planning import deployment, disk_answers
+from provisioner.ports import AgentAddress, AgentResult, Agents, BmcAddress, Secret
 from provisioner.redfish.client import Redfish
 from provisioner.redfish.discovery import Probe, probe
 from provisioner.redfish.transport import RedfishTransport
@@ -216,34 +218,35 @@ async def _erase(bench: Bench, agent: AgentAddress) -> None:
 
 async def _deploy(bench: Bench, agent: AgentAddress) -> None:
     """A wrong digest is refused; the right image is written, and read back from the disk."""
-    bad = await _prepare(bench, agent, "0" * 64)
+    bad = await _write(bench, agent, "0" * 64)
     expect(bad.status == "FAILED", f"a wrong digest is refused: {bad.status}")
-    written = await _prepare(bench, agent, _sha256(bench.os_image))
+    written = await _write(bench, agent, _sha256(bench.os_image))
     expect(written.status == "SUCCEEDED", f"the image is written: {written.error}")
     size = bench.os_image.stat().st_size
     bench.times.done("image written", f"{size >> 20} MiB; a wrong digest was refused before")
-    read = await step(bench, agent, "provisioner_read_disk", serial=DISK_SERIAL, offset=0,
-                      bytes=size)  # fmt: skip
-    expect(read["sha256"] == _sha256(bench.os_image), "the disk has the image, byte for byte")
+    offset, length = deployment.read_range(size)
+    read = await step(
+        bench, agent, "provisioner_read_disk", serial=DISK_SERIAL, offset=offset, bytes=length
+    )
+    wanted = bench.os_image.read_bytes()[offset : offset + length]
+    same = read["sha256"] == hashlib.sha256(wanted).hexdigest()
+    expect(same, f"the disk has the image's {length} bytes from {offset}")
     bench.times.done("image read back")
 
 
-async def _prepare(bench: Bench, agent: AgentAddress, sha256: str) -> Any:
-    image = {
-        "id": "os",
-        "urls": [bench.os_url],
-        "os_hash_algo": "sha256",
-        "os_hash_value": sha256,
-        "disk_format": "raw",
-        "image_type": "whole-disk",
-        "stream_raw_images": True,
-        "node_uuid": NODE,
-    }
-    hints = {"root_device": {"serial": DISK_SERIAL}}
-    await ask(bench, agent, "poll.set_node_info", {"node_info": {"node": _node(hints)}})
-    return await bench.agents.command(
-        agent, "standby.prepare_image", {"image_info": image}, STEP_LIMIT_S
+async def _write(bench: Bench, agent: AgentAddress, sha256: str) -> AgentResult:
+    """The very command that the daemon sends (planning/deployment.py)."""
+    answer = await step(bench, agent, "provisioner_disks")
+    listed = disk_answers.disks(answer, NODE)
+    if isinstance(listed, Blocker):
+        raise Failed(listed.detail)
+    (target,) = (d for d in listed if d.serial == DISK_SERIAL)
+    size = bench.os_image.stat().st_size
+    image = deployment.ImageFile(
+        name=bench.os_image.name, url=bench.os_url, size=size, sha256=sha256, checked=sha256
     )
+    parameters = deployment.write_command(_node(), target, image, "")
+    return await bench.agents.command(agent, DEPLOY, parameters, STEP_LIMIT_S)
 
 
 async def _leave(bench: Bench, agent: AgentAddress) -> None:
@@ -274,10 +277,10 @@ async def _boot_disk(bench: Bench) -> None:
     good(await bench.host.reset_system("ForceOff"))
 
 
-def _node(properties: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def _node() -> dict[str, Any]:
     return {
         "uuid": "00000000-0000-0000-0000-000000000001",
-        "properties": dict(properties or {}),
+        "properties": {},
         "instance_info": {},
         "driver_internal_info": {},
     }

@@ -223,6 +223,25 @@ def test_a_gpu_that_idles_slowly_is_well_and_a_narrow_one_is_not(machine_tree):
     assert verdicts(facts, {}, healthy())["pcie_links"] == "fail"
 
 
+def test_a_link_is_measured_by_the_weaker_of_its_ends(machine_tree):
+    facts = inventory.collect(machine_tree)
+    card = facts["pci"][0] | {"kind": "infiniband", "current_link_speed": "16.0 GT/s PCIe"}
+    facts["pci"] = [card]
+    assert verdicts(facts, {}, healthy())["pcie_links"] == "fail"
+
+    card |= {"port_max_link_speed": "16.0 GT/s PCIe", "port_max_link_width": "16"}
+
+    assert verdicts(facts, {}, healthy())["pcie_links"] == "pass"
+
+
+@pytest.mark.parametrize(("speed", "width"), [("Unknown", "255"), ("", ""), ("x", "0")])
+def test_a_link_that_the_kernel_does_not_know_is_no_pass(machine_tree, speed, width):
+    facts = inventory.collect(machine_tree)
+    facts["pci"][0] |= {"current_link_speed": speed, "current_link_width": width}
+
+    assert verdicts(facts, {}, healthy())["pcie_links"] == "unknown"
+
+
 def test_too_little_memory_fails(machine_tree):
     facts = inventory.collect(machine_tree)
 

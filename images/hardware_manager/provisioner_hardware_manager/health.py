@@ -23,6 +23,7 @@ _TROUBLE = re.compile(
     r"\[Hardware Error\]:.*(?:[Uu]ncorrect|fatal)|AER:.*(?:Uncorrectable|Fatal)|"
     r"fallen off the bus|NVRM: Xid|I/O error, dev|EDAC .*: \d+ UE "
 )
+_SPEED = re.compile(r"(\d{1,3}\.\d) GT/s")  # "32.0 GT/s PCIe"
 LINKED = frozenset({"gpu", "ethernet", "infiniband", "nvme"})
 
 
@@ -67,18 +68,29 @@ def _links(facts: Mapping[str, Any]) -> tuple[str, str]:
     power: a GPU's speed is not judged without its driver, its width is."""
     slow, looked_at = [], 0
     for device in facts["pci"]:
-        if device["kind"] not in LINKED or not device["max_link_width"]:
+        ends = [_able(device, prefix) for prefix in ("max", "port_max")]
+        able = [end for end in ends if end is not None]
+        now = _able(device, "current")
+        if device["kind"] not in LINKED or now is None or not able:
             continue
         looked_at += 1
-        width = device["current_link_width"] != device["max_link_width"]
-        speed = device["current_link_speed"] != device["max_link_speed"]
-        if width or (speed and device["kind"] != "gpu"):
-            now = f"x{device['current_link_width']} {device['current_link_speed']}"
-            full = f"x{device['max_link_width']} {device['max_link_speed']}"
-            slow.append(f"{device['kind']} {device['address']}: {now}, can {full}")
+        width, speed = min(w for w, _ in able), min(s for _, s in able)
+        if now[0] < width or (now[1] < speed and device["kind"] != "gpu"):
+            is_now, can = f"x{now[0]} {now[1]:g} GT/s", f"x{width} {speed:g} GT/s"
+            slow.append(f"{device['kind']} {device['address']}: {is_now}, can {can}")
     if slow:
         return FAIL, f"{len(slow)} links: " + "; ".join(slow[:SHOWN_MAX])
     return (PASS, f"{looked_at} links") if looked_at else (UNKNOWN, "no device shows its link")
+
+
+def _able(device: Mapping[str, str], prefix: str) -> tuple[int, float] | None:
+    """Width in lanes and speed in GT/s of one end; None where the kernel does not know ("255",
+    "Unknown", no file)."""
+    width = device.get(f"{prefix}_link_width", "")
+    speed = _SPEED.match(device.get(f"{prefix}_link_speed", ""))
+    if not width.isdigit() or not 1 <= int(width) <= 32 or speed is None:
+        return None
+    return int(width), float(speed[1])
 
 
 def _memory(facts: Mapping[str, Any], expected: Mapping[str, int]) -> tuple[str, str]:

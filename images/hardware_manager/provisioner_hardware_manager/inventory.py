@@ -66,6 +66,9 @@ def _pci(folder: Path) -> list[dict[str, str]]:
             *LINK,
         ):
             entry[name] = text(device / name)
+        port = device.resolve().parent  # sysfs is a tree: a device lies within the port above it
+        for name in LINK[2:]:
+            entry[f"port_{name}"] = text(port / name)
         found.append(entry)
     return found
 

@@ -5,6 +5,7 @@ this floor can tell them apart.
 """
 
 from provisioner.ports.agents import AgentAddress, AgentResult, AgentRows, Agents
+from provisioner.ports.alerts import AlertBook, EventStreams
 from provisioner.ports.errors import (
     AccountLocked,
     Busy,
@@ -51,6 +52,7 @@ __all__ = [
     "AgentResult",
     "AgentRows",
     "Agents",
+    "AlertBook",
     "BmcAddress",
     "BmcTransport",
     "Busy",
@@ -58,6 +60,7 @@ __all__ = [
     "CertificateChanged",
     "Clock",
     "Credentials",
+    "EventStreams",
     "Fenced",
     "HostShell",
     "LoginRefused",

@@ -220,3 +220,33 @@ runs = Table(
     Column("state", String, nullable=False, index=True),
     Column("ended_at", Double, nullable=False),
 )
+
+alerts = Table(
+    "alerts",
+    metadata,
+    Column("node", String, ForeignKey("nodes.id"), primary_key=True),
+    Column("id", String, primary_key=True),
+    Column("target", String, primary_key=True),
+    Column("active", Integer, nullable=False, index=True),
+    Column("last_at", Double, nullable=False),
+    Column("body", Text, nullable=False),
+)
+
+overrides = Table(
+    "overrides",
+    metadata,
+    Column("node", String, ForeignKey("nodes.id"), primary_key=True),
+    Column("id", String, primary_key=True),
+    Column("target", String, primary_key=True),
+    Column("until", Double, nullable=False),
+    Column("body", Text, nullable=False),
+)
+
+subscriptions = Table(
+    "subscriptions",
+    metadata,
+    Column("id", String, primary_key=True),
+    Column("node", String, ForeignKey("nodes.id"), nullable=False),
+    Column("bmc", String, nullable=False),
+    Column("body", Text, nullable=False),  # with the digest of its secret, never the secret
+)

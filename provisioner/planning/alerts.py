@@ -1,0 +1,217 @@
+"""The life of an alert: raised, repeated, cleared, flapping; what stands in spite of overrides.
+
+Pure. Rule: a condition that is seen again unchanged changes nothing, so that a watch of thousands
+of nodes writes only when something happened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from provisioner.model.alert import ANY, Alert, Classification, Override, Signal
+from provisioner.model.base import Record
+from provisioner.model.outcome import Blocker, Reason
+
+RAISES_MAX = 16  # times that are remembered; flapping is decided from far fewer
+ALERTS_MAX = 128  # of one node; a person reads none beyond, and a hostile BMC invents ids
+OVERFLOW = "TooManyAlerts"
+OVERRIDE_MAX_S = 90 * 86400.0  # an exception that lasts longer belongs into the matrix
+
+# a node that shows one of these is not what its certificate says
+REVOKING = frozenset({Classification.FATAL_EVENT, Classification.DRIFT, Classification.PART_SWAP})
+HOLDING = REVOKING | {Classification.PREVENT_ALLOCATIONS}
+_DRIFTING = frozenset({Classification.DRIFT, Classification.PART_SWAP})
+
+
+class AlertPolicy(Record):
+    """When an alert flaps. Ours: no source publishes such numbers for alerts of this kind."""
+
+    raises: int = 3  # so often within `window_s`
+    window_s: float = 3600.0
+    quiet_s: float = 600.0  # then it is over only after this long without a report
+
+
+POLICY = AlertPolicy()
+
+
+def applied(alert: Alert | None, signal: Signal, policy: AlertPolicy = POLICY) -> Alert | None:
+    """The alert after one report; None if the report changes nothing."""
+    if not signal.active:
+        return None if alert is None else _over(alert, signal)
+    if alert is None:
+        return _fresh(signal)
+    told = {
+        "classifications": signal.classifications,
+        "message": signal.message,
+        "source": signal.source,
+        "count": alert.count + 1,
+    }
+    if alert.active:
+        last_at = max(alert.last_at, signal.at)
+        quiet = 0.0 if signal.at >= alert.quiet_since else alert.quiet_since
+        return alert.model_copy(update={**told, "last_at": last_at, "quiet_since": quiet})
+    if signal.at < alert.cleared_at:
+        return None  # it came late: that one is over
+    raises = (*alert.raises, signal.at)[-RAISES_MAX:]
+    recent = [at for at in raises if signal.at - at <= policy.window_s]
+    return alert.model_copy(
+        update={
+            **told,
+            "since": signal.at,
+            "last_at": signal.at,
+            "cleared_at": 0.0,
+            "cleared_why": "",
+            "raises": raises,
+            "flapping": len(recent) >= policy.raises,
+            "quiet_since": 0.0,
+        }
+    )
+
+
+def settled(alert: Alert, now: float, policy: AlertPolicy = POLICY) -> Alert | None:
+    """A flapping alert that was quiet for long enough, cleared; None if there is nothing to do."""
+    if not (alert.active and alert.flapping and alert.quiet_since):
+        return None
+    if now - alert.quiet_since < policy.quiet_s:
+        return None
+    changes = {"flapping": False, "quiet_since": 0.0}
+    return _cleared(alert, now, "it was quiet for long enough").model_copy(update=changes)
+
+
+def cleared(alert: Alert, now: float, why: str) -> Alert | None:
+    """Cleared by a person or by a proof; None if it does not stand."""
+    if not alert.active:
+        return None
+    return _cleared(alert, now, why).model_copy(update={"flapping": False, "quiet_since": 0.0})
+
+
+def superseded(alert: Alert, issued_at: float, now: float) -> Alert | None:
+    """An event from before the certificate's checks is answered by them; None: it is not.
+
+    A condition that still stands is reported again by whoever sees it.
+    """
+    if not alert.active or not set(alert.classifications) & HOLDING or alert.last_at >= issued_at:
+        return None
+    return cleared(alert, now, "a certificate was issued since")
+
+
+def levelled(
+    alerts: Sequence[Alert], source: str, seen: Iterable[Signal], now: float
+) -> tuple[Alert, ...]:
+    """What changes when `source` says all that stands now: the rest of its alerts is over.
+
+    What it said before and says again, in the same words, changes nothing.
+    """
+    known = {(a.id, a.target): a for a in alerts}
+    changed, standing = [], set()
+    for signal in seen:
+        key = (signal.id, signal.target)
+        standing.add(key)
+        old = known.get(key)
+        if old is not None and old.active and not old.quiet_since and _same(old, signal):
+            continue
+        new = applied(old, signal)
+        if new is not None:
+            changed.append(new)
+    for alert in alerts:
+        gone = alert.source == source and (alert.id, alert.target) not in standing
+        if gone and alert.active and not alert.quiet_since:
+            over = Signal(
+                node=alert.node, id=alert.id, target=alert.target, source=source, at=now,
+                active=False,
+            )  # fmt: skip
+            new = applied(alert, over)
+            changed += [new] if new is not None else []
+    return tuple(changed)
+
+
+def bounded(known: Mapping[tuple[str, str, str], Alert], signal: Signal) -> Signal:
+    """The report, or the one alert that stands for all that are too many."""
+    key = (signal.node, signal.id, signal.target)
+    if key in known or not signal.active or len(known) < ALERTS_MAX:
+        return signal
+    return signal.model_copy(
+        update={
+            "id": OVERFLOW,
+            "target": "",
+            "classifications": tuple(c for c in signal.classifications if c in REVOKING),
+            "message": f"more than {ALERTS_MAX} alerts; the last was {signal.id[:64]}",
+        }
+    )
+
+
+def overridden(alert: Alert, overrides: Iterable[Override], now: float) -> Override | None:
+    """The override that takes this alert's effect away now, if any: the one that lasts longest."""
+    fitting = [
+        o
+        for o in overrides
+        if o.node == alert.node
+        and o.id in (ANY, alert.id)
+        and o.target in (ANY, alert.target)
+        and o.made_at <= now < o.until
+    ]
+    return max(fitting, key=lambda o: o.until, default=None)
+
+
+def effective(
+    alerts: Iterable[Alert], overrides: Sequence[Override], now: float
+) -> tuple[Alert, ...]:
+    """The alerts that stand and that nobody took the effect from."""
+    return tuple(a for a in alerts if a.active and overridden(a, overrides, now) is None)
+
+
+def revoking(
+    alerts: Iterable[Alert], overrides: Sequence[Override], issued_at: float, now: float
+) -> tuple[Blocker, ...]:
+    """Why a certificate that was issued at `issued_at` does not hold any more; () if it does."""
+    return tuple(
+        Blocker(
+            reason=Reason.DRIFT if set(a.classifications) & _DRIFTING else Reason.CHECK_FAILED,
+            subject=f"{a.id}/{a.target}" if a.target else a.id,
+            detail=a.message or "reported without words",
+            unblock="Look at `provisioner alert show`; the node is proved anew when it is back.",
+        )
+        for a in effective(alerts, overrides, now)
+        if set(a.classifications) & REVOKING and a.last_at >= issued_at
+    )
+
+
+def held(alerts: Iterable[Alert], overrides: Sequence[Override], now: float) -> bool:
+    """Whether the node must be given to nobody."""
+    return any(set(a.classifications) & HOLDING for a in effective(alerts, overrides, now))
+
+
+def _fresh(signal: Signal) -> Alert:
+    return Alert(
+        node=signal.node,
+        id=signal.id,
+        target=signal.target,
+        classifications=signal.classifications,
+        message=signal.message,
+        source=signal.source,
+        since=signal.at,
+        last_at=signal.at,
+        raises=(signal.at,),
+    )
+
+
+def _over(alert: Alert, signal: Signal) -> Alert | None:
+    if not alert.active or signal.at < alert.last_at:
+        return None  # it is over already, or was reported to stand after this
+    if alert.flapping:
+        if alert.quiet_since:
+            return None
+        return alert.model_copy(update={"quiet_since": signal.at})
+    return _cleared(alert, signal.at, signal.message or f"{signal.source} says that it is over")
+
+
+def _cleared(alert: Alert, now: float, why: str) -> Alert:
+    return alert.model_copy(update={"cleared_at": max(now, alert.since), "cleared_why": why})
+
+
+def _same(alert: Alert, signal: Signal) -> bool:
+    return (alert.message, alert.classifications, alert.source) == (
+        signal.message,
+        signal.classifications,
+        signal.source,
+    )

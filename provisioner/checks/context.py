@@ -6,8 +6,7 @@ from collections.abc import Mapping
 
 from provisioner.checks.check import CheckContext
 from provisioner.checks.reading import pci
-from provisioner.checks.threshold_data import Limits
-from provisioner.checks.thresholds import TABLE
+from provisioner.checks.threshold_data import MODELS, Limits
 from provisioner.checks.xid_events import slots_of
 from provisioner.model.inventory import DeviceKind, Inventory
 from provisioner.model.matrix import Matrix
@@ -88,9 +87,9 @@ def gpu_model(inventory: Inventory, profile: str = "") -> str:
     An inventory whose GPUs carry no model is known by its profile's name ("hgx-h100-bf3").
     """
     names = {d.model.upper() for d in inventory.devices_of(DeviceKind.GPU) if d.model}
-    found = {model for name in names for model in TABLE if model in name}
+    found = {model for name in names for model in MODELS if model in name}
     if not names:
-        found = {model for model in TABLE if model in profile.upper().split("-")}
+        found = {model for model in MODELS if model in profile.upper().split("-")}
     return found.pop() if len(found) == 1 else ""
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from provisioner.checks.check import Check, CheckContext, fault
 from provisioner.checks.commands import ECC
 from provisioner.checks.smi_table import Row, count, once, part_of, table
-from provisioner.checks.thresholds import floor
+from provisioner.checks.thresholds import misses
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 
 _UNCORRECTED = "ecc.errors.uncorrected.volatile.total"
@@ -33,14 +33,13 @@ def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterat
                 part, Severity.RESET_GPU, "uncorrectable ECC errors since boot", uncorrected, 0
             )
         corrected = count(row, _CORRECTED)
-        if corrected >= floor(context, "dram_correctable"):
-            words, wanted = "correctable DRAM errors since boot", "below"
-            wanted += f" {floor(context, 'dram_correctable'):.0f}"
-            yield fault(part, Severity.MONITOR, words, corrected, wanted)
+        if missed := misses(context, "dram_correctable", corrected):
+            words = "correctable DRAM errors since boot"
+            yield fault(part, Severity.MONITOR, words, *missed)
 
 
 def _counts(row: Row) -> bool:
     return row["ecc.mode.current"] == "Enabled" or row[_UNCORRECTED].isdecimal()
 
 
-CHECK = Check("ecc", Gate.A, (ECC,), _findings, after_load=True)
+CHECK = Check("ecc", Gate.A, (ECC,), _findings, after_load=True, thresholds=("dram_correctable",))

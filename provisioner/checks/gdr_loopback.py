@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from provisioner.checks.check import Check, CheckContext, Command, Unreadable, fault
 from provisioner.checks.perftest_output import bandwidths, largest
 from provisioner.checks.reading import text_of
-from provisioner.checks.thresholds import RAIL_GBIT_S, misses
+from provisioner.checks.thresholds import floor, misses
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 
 MESSAGE_BYTES = 8 * 1024 * 1024
@@ -21,14 +21,21 @@ _TEST = (
     " --perform_warm_up --use_cuda=$i"
 )
 # the server is the background half; a hung one must not outlive its turn
-_LINE = (
+_LINE = (  # RATE: a rail's, in Gbit/s
     "i=0; export CUDA_DEVICE_ORDER=PCI_BUS_ID;"
     " for p in /sys/bus/pci/devices/*/infiniband/*; do d=${p##*/};"
-    f" if grep -q '^{RAIL_GBIT_S} ' $p/ports/1/rate && [ ! -e $p/device/physfn ]; then"
+    " if grep -q '^RATE ' $p/ports/1/rate && [ ! -e $p/device/physfn ]; then"
     f' echo "== rail $i $d"; timeout 60 {_TEST} >/dev/null & sleep 2;'
     f' timeout 60 {_TEST} 127.0.0.1; echo "== end $d $?"; wait; i=$((i+1)); fi; done'
 )
-GDR = Command(name="gdr_loopback", line=_LINE, limit_s=1200.0)
+
+
+def _lines(context: CheckContext) -> tuple[Command, ...]:
+    line = _LINE.replace("RATE", f"{floor(context, 'rail_gbit_s'):.0f}")
+    return (Command(name="gdr_loopback", line=line, limit_s=1200.0),)
+
+
+(GDR,) = _lines(CheckContext())
 _THRESHOLD = "gdr_loopback_gbit_s"
 _BEGIN = re.compile(r"^== rail (\d{1,3}) ([A-Za-z0-9_-]{1,32})$", re.MULTILINE)
 _END = re.compile(r"^== end ([A-Za-z0-9_-]{1,32}) (\d{1,3})$", re.MULTILINE)
@@ -93,5 +100,12 @@ def _measure(evidence: Mapping[str, Evidence], _context: CheckContext) -> Mappin
 
 
 CHECK = Check(
-    "gdr_loopback", Gate.B, (GDR,), _findings, load=True, measure=_measure, thresholds=(_THRESHOLD,)
+    "gdr_loopback",
+    Gate.B,
+    (GDR,),
+    _findings,
+    load=True,
+    measure=_measure,
+    lines=_lines,
+    thresholds=(_THRESHOLD, "rail_gbit_s"),
 )

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from provisioner.checks.check import Check, CheckContext, Unreadable, fault
 from provisioner.checks.mlxlink_reading import MLXLINK, PortFacts, ports
 from provisioner.checks.reading import whole
-from provisioner.checks.thresholds import RAIL_GBIT_S, misses
+from provisioner.checks.thresholds import floor, misses
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 
 _OPERATION = "Operational Info"
@@ -52,16 +52,16 @@ def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterat
         if advice is not None and not advice.startswith(_NO_ISSUE):
             yield fault(port.part, Severity.ISOLATE, "mlxlink's own advice", advice, _NO_ISSUE)
         if port.pci not in context.dpu_pci:
-            yield from _operation(port)
+            yield from _operation(port, context)
         yield from _errors(port, context)
         yield from _module(port)
 
 
-def _operation(port: PortFacts) -> Iterator[Finding]:
-    speed = port.word(_OPERATION, "Speed") or ""
+def _operation(port: PortFacts, context: CheckContext) -> Iterator[Finding]:
+    speed, rail = port.word(_OPERATION, "Speed") or "", floor(context, "rail_gbit_s")
     match = _SPEED.match(speed)
-    if match is None or int(match[1]) < RAIL_GBIT_S:
-        yield fault(port.part, Severity.ISOLATE, "the link's speed", speed, f"{RAIL_GBIT_S}G")
+    if match is None or int(match[1]) < rail:
+        yield fault(port.part, Severity.ISOLATE, "the link's speed", speed, f"{rail:g}G")
     code = port.word(_OPERATION, "FEC") or ""
     if "544,514" not in code.replace(" ", ""):
         yield fault(port.part, Severity.CONFIG, "the link's code", code, "RS-FEC (544,514)")

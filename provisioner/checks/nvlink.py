@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from provisioner.checks.check import Check, CheckContext, Unreadable, fault
 from provisioner.checks.commands import NVLINK
 from provisioner.checks.reading import lines_of, number, text_of
-from provisioner.checks.thresholds import thresholds
+from provisioner.checks.thresholds import floor
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 
 _GPU = re.compile(r"GPU (\d{1,3}): .{1,200}\(UUID: GPU-[0-9A-Za-z-]{1,64}\)$")
@@ -30,10 +30,10 @@ def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterat
     for gpu, listed in down.items():
         for link in listed:
             yield fault(f"GPU {gpu} link {link}", Severity.ISOLATE, "the NVLink is down")
-    wanted = thresholds(context.gpu_model).nvlinks
+    wanted = int(floor(context, "nvlinks"))
     for gpu, speeds in links.items():
         up = len(speeds) - len(down[gpu])
-        if up != wanted:
+        if up < wanted:
             yield fault(f"GPU {gpu}", Severity.ISOLATE, "NVLinks that are up", up, wanted)
     rates = {speed for speeds in links.values() for speed in speeds.values() if speed > 0}
     if len(rates) > 1:
@@ -101,4 +101,4 @@ def _read(text: str) -> dict[int, dict[int, float]]:
     return links
 
 
-CHECK = Check("nvlink", Gate.A, (NVLINK,), _findings, after_load=True)
+CHECK = Check("nvlink", Gate.A, (NVLINK,), _findings, after_load=True, thresholds=("nvlinks",))

@@ -14,7 +14,7 @@ from provisioner.checks.check import Check, CheckContext, fault
 from provisioner.checks.commands import PCIE
 from provisioner.checks.counters import earlier
 from provisioner.checks.smi_table import count, once, part_of, table
-from provisioner.checks.thresholds import thresholds
+from provisioner.checks.thresholds import floor
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 
 _COLUMNS = ("gen.current", "gen.max", "width.current", "width.max")
@@ -25,7 +25,8 @@ def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterat
     names = [f"pcie.link.{column}" for column in _COLUMNS]
     rows = table(evidence, PCIE, "index", "pci.bus_id", *names)
     once(rows, "index", "pci.bus_id")
-    floor = thresholds(context.gpu_model)
+    gen_min, width_min = floor(context, "pcie_gen"), floor(context, "pcie_width")
+    wanted = f"Gen{gen_min:g} x{width_min:g}"
     loaded = earlier(evidence, PCIE) is not None
     if len(rows) != context.gpus:
         yield fault("host", Severity.ISOLATE, "links of GPUs", len(rows), context.gpus)
@@ -33,12 +34,13 @@ def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterat
         part = f"{part_of(row)} at {row['pci.bus_id']}"
         gen, gen_max, width, width_max = (count(row, name) for name in names)
         measured = f"Gen{gen} x{width} of Gen{gen_max} x{width_max}"
-        wanted = f"Gen{floor.pcie_gen} x{floor.pcie_width}"
         slow = loaded and IDLE_GENERATION < gen < gen_max
-        if gen_max < floor.pcie_gen or width_max < floor.pcie_width:
+        if gen_max < gen_min or width_max < width_min:
             yield fault(part, Severity.CONFIG, "the slot limits the PCIe link", measured, wanted)
         elif width < width_max or slow:
             yield fault(part, Severity.ISOLATE, "the PCIe link trained down", measured, wanted)
 
 
-CHECK = Check("pcie_link", Gate.A, (PCIE,), _findings, after_load=True)
+CHECK = Check(
+    "pcie_link", Gate.A, (PCIE,), _findings, after_load=True, thresholds=("pcie_gen", "pcie_width")
+)

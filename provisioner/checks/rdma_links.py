@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from provisioner.checks.check import Check, CheckContext, Command, Unreadable, fault
 from provisioner.checks.reading import END, text_of, whole
 from provisioner.checks.sysfs import Files, files_of, grouped, matching
-from provisioner.checks.thresholds import RAIL_GBIT_S, misses
+from provisioner.checks.thresholds import floor, misses
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 
 _PORT = "/sys/class/infiniband/*/ports/1/"
@@ -34,7 +34,7 @@ def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterat
     if not ports:
         raise Unreadable("sysfs: no RDMA port in it")
     frames = _frames(files)
-    full = 0
+    full, rail = 0, floor(context, "rail_gbit_s")
     for name, facts in sorted(ports.items()):
         if set(facts) != set(_FACTS):
             raise Unreadable(f"sysfs: {name} does not say its {', '.join(_FACTS)}")
@@ -50,11 +50,11 @@ def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterat
             yield fault(
                 name, Severity.CONFIG, "the port's link layer", facts["link_layer"], "Ethernet"
             )
-        elif int(rate[1]) >= RAIL_GBIT_S:
+        elif int(rate[1]) >= rail:
             full += 1
             yield from _frame(name, frames.get(name), context)
     if full < context.rails:
-        yield fault("host", Severity.ISOLATE, f"ports at {RAIL_GBIT_S} Gb/s", full, context.rails)
+        yield fault("host", Severity.ISOLATE, f"ports at {rail:g} Gb/s", full, context.rails)
 
 
 def _frames(files: Files) -> dict[str, int]:

@@ -12,7 +12,7 @@ from provisioner.checks.check import Check, CheckContext, fault
 from provisioner.checks.commands import REMAP
 from provisioner.checks.reading import whole
 from provisioner.checks.smi_table import count, once, table
-from provisioner.checks.thresholds import REMAPPED_UNCORRECTABLE_MAX
+from provisioner.checks.thresholds import misses
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 
 _COLUMNS = tuple(
@@ -35,18 +35,20 @@ def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterat
             yield fault(part, Severity.ISOLATE, "a row remapping failed", failure, 0)
         if _flag(pending) > 0:
             yield fault(part, Severity.RESET_GPU, "a row waits to be remapped", pending, 0)
-        if uncorrectable > REMAPPED_UNCORRECTABLE_MAX:
-            yield fault(
-                part,
-                Severity.ISOLATE,
-                "rows remapped for uncorrectable errors",
-                uncorrectable,
-                f"at most {REMAPPED_UNCORRECTABLE_MAX}",
-            )
+        if missed := misses(context, "remapped_uncorrectable", uncorrectable):
+            words = "rows remapped for uncorrectable errors"
+            yield fault(part, Severity.ISOLATE, words, *missed)
 
 
 def _flag(cell: str) -> int:
     return _FLAGS[cell] if cell in _FLAGS else whole(cell, "remapped_rows")
 
 
-CHECK = Check("row_remap", Gate.A, (REMAP,), _findings, after_load=True)
+CHECK = Check(
+    "row_remap",
+    Gate.A,
+    (REMAP,),
+    _findings,
+    after_load=True,
+    thresholds=("remapped_uncorrectable",),
+)

@@ -64,14 +64,19 @@ def _row(unit: str, bound: Bound, about: str, **values: tuple[float | None, str]
     return Threshold(unit=unit, bound=bound, about=about, values=limits)
 
 
+def _models(unit: str, about: str, value: tuple[float, str]) -> Threshold:
+    """What every known GPU model has alike; of another one nothing is known."""
+    return _row(unit, Bound.MIN, about, **dict.fromkeys(MODELS, value))
+
+
 _UNKNOWN = (None, _NOBODY)
 _LINK = "the part's own link: PCIe 5.0 x16; DCGM's floor of generation 3 lets a Gen4 link pass"
 _NV18 = "18 NVLinks a GPU: NV18 between any two in `nvidia-smi topo -m`"
 
 THRESHOLDS: Mapping[str, Threshold] = {
-    "pcie_gen": _row("generation", Bound.MIN, "PCIe generation of a GPU's link", any=(5, _LINK)),
-    "pcie_width": _row("lanes", Bound.MIN, "PCIe width of a GPU's link", any=(16, _LINK)),
-    "nvlinks": _row("links", Bound.MIN, "NVLinks of a GPU that are up", any=(18, _NV18)),
+    "pcie_gen": _models("generation", "PCIe generation of a GPU's link", (5, _LINK)),
+    "pcie_width": _models("lanes", "PCIe width of a GPU's link", (16, _LINK)),
+    "nvlinks": _models("links", "NVLinks of a GPU that are up", (18, _NV18)),
     "host_gpu_gb_s": _row(
         "GB/s",
         Bound.MIN,
@@ -156,7 +161,10 @@ THRESHOLDS: Mapping[str, Threshold] = {
         "errors",
         Bound.MAX,
         "correctable DRAM errors since boot: a noise gate only",
-        any=(20_000_000, f"{_AZURE_H100}; facebookresearch/gcm allows 50 million"),
+        any=(
+            19_999_999,
+            f"{_AZURE_H100}: below 20 million; facebookresearch/gcm allows 50 million",
+        ),
     ),
     "remapped_uncorrectable": _row(
         "rows", Bound.MAX, "rows remapped for uncorrectable errors", any=(512, _AZURE_H100)

@@ -6,43 +6,7 @@ A check that finds none is skipped with that reason, and a skipped check is neve
 from __future__ import annotations
 
 from provisioner.checks.check import CheckContext, NotJudged
-from provisioner.checks.threshold_data import ANY, MODELS, THRESHOLDS, Bound, Limit, Limits
-from provisioner.model.base import Record
-
-
-class Thresholds(Record):
-    """What every GPU of a model must have."""
-
-    pcie_gen: int
-    pcie_width: int
-    nvlinks: int  # per GPU
-
-
-def _published(name: str) -> int:
-    value = THRESHOLDS[name].values[ANY].value
-    assert value is not None
-    return int(value)
-
-
-TABLE: dict[str, Thresholds] = {
-    model: Thresholds(
-        pcie_gen=_published("pcie_gen"),
-        pcie_width=_published("pcie_width"),
-        nvlinks=_published("nvlinks"),
-    )
-    for model in MODELS
-}
-
-DRAM_CORRECTABLE_MAX = _published("dram_correctable")
-REMAPPED_UNCORRECTABLE_MAX = _published("remapped_uncorrectable")
-RAIL_GBIT_S = _published("rail_gbit_s")
-
-
-def thresholds(gpu_model: str) -> Thresholds:
-    """The row of a GPU model; `NotJudged` if there is none."""
-    if gpu_model not in TABLE:
-        raise NotJudged(f"no thresholds for GPU model {gpu_model or 'unknown'!r}")
-    return TABLE[gpu_model]
+from provisioner.checks.threshold_data import ANY, THRESHOLDS, Bound, Limit, Limits
 
 
 def find(context: CheckContext, name: str) -> Limit:

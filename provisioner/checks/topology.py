@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, Command, Unreadable, fault
 from provisioner.checks.reading import END, lines_of, text_of
-from provisioner.checks.thresholds import thresholds
+from provisioner.checks.thresholds import floor
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 
 TOPOLOGY = Command(name="topology", line=f"nvidia-smi topo -m && {END}", limit_s=120.0)
@@ -30,14 +30,19 @@ def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterat
     gpus = [name for name in matrix if _GPU.match(name)]
     if len(gpus) != context.gpus:
         yield fault("host", Severity.ISOLATE, "GPUs in the matrix", len(gpus), context.gpus)
-    wanted = f"NV{thresholds(context.gpu_model).nvlinks}"
+    least = floor(context, "nvlinks")
     for at, gpu in enumerate(gpus):
         for other in gpus[at + 1 :]:
             path = matrix[gpu][other]
-            if path != wanted or matrix[other][gpu] != path:
-                yield fault(f"{gpu} to {other}", Severity.ISOLATE, "NVLinks", path, wanted)
+            if _links(path) < least or matrix[other][gpu] != path:
+                yield fault(f"{gpu} to {other}", Severity.ISOLATE, "NVLinks", path, f"NV{least:g}")
     if context.rails:
         yield from _nics(matrix, gpus, context)
+
+
+def _links(path: str) -> int:
+    """NVLinks of a path; 0 for one over PCIe."""
+    return int(path[2:]) if path.startswith("NV") else 0
 
 
 def _nics(
@@ -104,4 +109,4 @@ def _is_name(cell: str) -> bool:
     return bool(_GPU.match(cell) or _NIC.match(cell))
 
 
-CHECK = Check("topology", Gate.A, (TOPOLOGY,), _findings)
+CHECK = Check("topology", Gate.A, (TOPOLOGY,), _findings, thresholds=("nvlinks",))

@@ -38,6 +38,11 @@ class Redfish:
         self.quirk = quirk
         self._service = Service(transport, address, quirk)
 
+    @property
+    def service(self) -> Service:
+        """What this client asks, for parts of the service that have functions of their own."""
+        return self._service
+
     # what is there
 
     async def collect(self, node: str, bmc: str) -> Inventory:

@@ -88,6 +88,11 @@ class RedfishTransport:
         login = self._line(bmc).login
         return login.password_change if login else None
 
+    async def authorization(self, bmc: BmcAddress) -> Login | None:
+        """The login that requests carry now; for a stream, which is no request with an end."""
+        async with self._slots:
+            return await self._login(self._line(bmc), bmc)
+
     async def forget(self, bmc: BmcAddress) -> None:
         """Log out. What the governor knows stays: forgetting must not unlock anything."""
         await self._forget_line(self._line(bmc))

@@ -1,0 +1,127 @@
+"""Reads the event stream of a BMC: one GET that does not end, over a connection of its own.
+
+Rule: a stream carries the login that the transport has; it never logs in by itself, and it is no
+reason to keep a session: when the login ends, the stream is opened again with the next.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from provisioner.bounded_http import CONNECT_MAX_S, FAILURES, Attempt, Trust, port_error
+from provisioner.event_loop import shrink_tls_buffers
+from provisioner.ports import BmcAddress, Call, LoginRefused, PortError, Unreachable
+from provisioner.redfish.session import ROOT, Login
+from provisioner.redfish.sse import SseReader
+from provisioner.redfish.transport import RedfishTransport
+
+# Nothing at all for so long: the connection may be dead, which TCP alone would not tell. Services
+# are asked to send a comment now and then (DSP0266 13.5.2), but no interval is named.
+IDLE_MAX_S = 600.0
+
+
+class RedfishStreams:
+    """`ports.EventStreams` beside a transport. To be used in one event loop, and closed there."""
+
+    def __init__(
+        self,
+        transport: RedfishTransport,
+        ca_file: Path | None = None,
+        idle_max_s: float = IDLE_MAX_S,
+    ) -> None:
+        self._transport = transport
+        self._trust = Trust(ca_file)
+        self._idle_max_s = idle_max_s
+        self._session: aiohttp.ClientSession | None = None
+
+    @asynccontextmanager
+    async def open(
+        self, bmc: BmcAddress, path: str, last_id: str
+    ) -> AsyncIterator[AsyncIterator[tuple[str, Any]]]:
+        """See the port. A refused login is renewed once, by the transport's own way."""
+        where = f"GET {bmc.url}{path}"[:200]
+        response = await self._connected(where, bmc, path, last_id)
+        if response.status == 401:
+            response.close()
+            # an ended session is found out, and exchanged, by any request
+            await self._transport.request(bmc, Call("GET", f"{ROOT}SessionService"))
+            response = await self._connected(where, bmc, path, last_id)
+        try:
+            if response.status in (401, 403):
+                raise LoginRefused(f"{where}: HTTP status {response.status}")
+            kind = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+            if response.status != 200 or kind != "text/event-stream":
+                told = f"{where}: no event stream (HTTP status {response.status})"
+                raise Unreachable(told, maybe_executed=False)
+            yield _events(where, response, last_id)
+        finally:
+            response.close()
+
+    async def close(self) -> None:
+        """Break all streams off."""
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    async def _connected(
+        self, where: str, bmc: BmcAddress, path: str, last_id: str
+    ) -> aiohttp.ClientResponse:
+        login = await self._transport.authorization(bmc)
+        headers = {"Accept": "text/event-stream", "Accept-Encoding": "identity"}
+        headers |= {"Last-Event-ID": last_id} if last_id else {}
+        headers |= _credentials(login)
+        try:
+            tls = self._trust.option(bmc.url, bmc.pin, insecure=bmc.insecure)
+            return await self._opened().get(
+                f"{bmc.url.rstrip('/')}{path}",
+                headers=headers,
+                ssl=tls,
+                allow_redirects=False,
+                timeout=aiohttp.ClientTimeout(
+                    total=None, sock_connect=CONNECT_MAX_S, sock_read=self._idle_max_s
+                ),
+            )
+        except (PortError, *FAILURES) as error:
+            raise port_error(where, error, Attempt(safe=True)) from None
+
+    def _opened(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            shrink_tls_buffers()
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=0, force_close=True),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                auto_decompress=False,
+                headers={"User-Agent": "provisioner"},
+            )
+        return self._session
+
+
+async def _events(
+    where: str, response: aiohttp.ClientResponse, last_id: str
+) -> AsyncIterator[tuple[str, Any]]:
+    """Documents as they come; the end of the stream is `Unreachable`, as every end of it is."""
+    reader = SseReader()
+    reader.last_id = last_id
+    try:
+        async for piece in response.content.iter_any():
+            for frame in reader.feed(piece):
+                if frame.data is not None:
+                    yield frame.id, frame.data
+    except (PortError, *FAILURES) as error:
+        raise port_error(where, error, Attempt(safe=True)) from None
+    raise Unreachable(f"{where}: the stream ended", maybe_executed=False)
+
+
+def _credentials(login: Login | None) -> dict[str, str]:
+    if login is None:
+        return {}
+    if login.token is not None:
+        return {"X-Auth-Token": login.token.reveal()}
+    pair = f"{login.username}:{login.secret.reveal()}".encode()
+    return {"Authorization": f"Basic {b64encode(pair).decode()}"}

@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 
 from provisioner.playbooks import AnsibleRunner, Remote
+from provisioner.playbooks.folder import RunFolder
+from provisioner.playbooks.processes import kill_all
 from provisioner.ports import PlaybookCall
 from provisioner.settings import Settings
 from provisioner.store.run_rows import RunTable
@@ -69,6 +71,14 @@ def make_runner(
 def call(host: str, play: str, address: str = "127.0.0.1", **variables: object) -> PlaybookCall:
     limit_s = float(str(variables.pop("limit_s", 120.0)))
     return PlaybookCall(play, host, address, variables, limit_s)
+
+
+def end_runs(data: Path) -> None:
+    """Whatever a test left running, also a failed one: its processes and what is in memory."""
+    for path in (data / "runs").glob("*"):
+        if (found := RunFolder.find(path)) is not None:
+            assert kill_all(path.name.rpartition("-")[2], found.cgroup, found.control)
+            found.settle()
 
 
 def processes_of(text: str) -> list[int]:

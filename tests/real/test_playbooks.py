@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from plays import COUNT, call, make_runner, processes_of, write_plays
+from plays import COUNT, call, end_runs, make_runner, processes_of, write_plays
 
 from provisioner.playbooks import AnsibleRunner
 from provisioner.ports import PlaybookResult, Secret
@@ -64,8 +64,8 @@ SECRET = """\
 
 
 @pytest.fixture
-def plays(tmp_path: Path) -> Path:
-    return write_plays(
+def plays(tmp_path: Path) -> Iterator[Path]:
+    yield write_plays(
         tmp_path / "ansible",
         burn=COUNT,
         fail=FAIL,
@@ -73,6 +73,7 @@ def plays(tmp_path: Path) -> Path:
         secret=SECRET,
         broken="    - name: No such module\n      ansible.builtin.no_such_module:\n",
     )
+    end_runs(tmp_path / "data")
 
 
 def with_runner(plays: Path, data: Path, work: Any, **settings: float) -> tuple[Any, AnsibleRunner]:

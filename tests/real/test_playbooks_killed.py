@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 from hosts import Host, hosts, why_not
-from plays import COUNT, call, make_runner, processes_of, write_plays
+from plays import COUNT, call, end_runs, make_runner, processes_of, write_plays
 
 from provisioner.playbooks import AnsibleRunner
 from provisioner.playbooks.processes import marked
@@ -97,8 +97,9 @@ def begin(plays: Path, data: Path, asked: Any, until: Callable[[], bool]) -> Non
 
 
 @pytest.fixture
-def plays(tmp_path: Path) -> Path:
-    return write_plays(tmp_path / "ansible", burn=COUNT, host_software=BURN)
+def plays(tmp_path: Path) -> Iterator[Path]:
+    yield write_plays(tmp_path / "ansible", burn=COUNT, host_software=BURN)
+    end_runs(tmp_path / "data")
 
 
 def test_the_next_daemon_finds_a_run_and_gives_its_result_to_who_asks_again(

@@ -14,6 +14,7 @@ from provisioner.cli import (
     certificate,
     certify,
     checks,
+    cohort,
     demo,
     inspect,
     intake,
@@ -47,6 +48,7 @@ app.add_typer(node.app, name="node")
 app.add_typer(agents.app, name="agents")
 app.add_typer(checks.app, name="checks")
 app.add_typer(certificate.app, name="certificate")
+app.add_typer(cohort.app, name="cohort")
 app.add_typer(matrix.app, name="matrix")
 app.add_typer(sim.app, name="sim")
 

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from provisioner import checks
+from provisioner import checks, components
 from provisioner.checks.context import context_of
 from provisioner.checks.threshold_data import Limits
 from provisioner.cli.matrix_files import read_matrix
@@ -90,7 +90,9 @@ async def _one(
     inventory = await data.store.inventory(node.id)
     if inventory is None:
         raise InputError(node.id, "", "it has no inventory", "The daemon reads one.")
-    context = context_of(node, inventory, matrix, overrides=own)
+    grammars = {kind.name: kind.grammar for kind in components.ALL.values()}
+    learned = {b.metric: (b.floor, str(b)) for b in await data.store.baselines(node.profile)}
+    context = context_of(node, inventory, matrix, overrides=own, learned=learned, grammars=grammars)
     raw = {}
     for digest in {r.evidence for r in report.results if r.evidence}:
         raw[digest] = await data.store.evidence(digest) or ""

@@ -19,11 +19,13 @@ from provisioner.checks.context import context_of
 from provisioner.checks.threshold_data import MODELS, THRESHOLDS
 from provisioner.cli.evidence_files import read_evidence, told_model
 from provisioner.cli.matrix_files import read_matrix
-from provisioner.model.health import CheckResult, Verdict
+from provisioner.model.health import CheckResult, Gate, Verdict
 from provisioner.model.input_error import InputError
 from provisioner.model.inventory import Inventory
 from provisioner.model.node import Node
 from provisioner.opening import read_text, read_thresholds
+from provisioner.planning.selection import Cause, Change, SelectionPolicy
+from provisioner.planning.selection import select as chosen
 
 app = typer.Typer(help="Health checks: list them, judge any output.", no_args_is_help=True)
 
@@ -48,6 +50,45 @@ def list_checks(*, json_: JsonOption = False) -> None:
         told = (row["check"], row["gate"], row["runs"], row["applies_to"], lines, limits, sources)
         table.add_row(*(Text(word) for word in told))
     _console().print(table)
+
+
+@app.command()
+def select(
+    cause: Annotated[Cause, typer.Option(help="Why a node is tested.")],
+    part: Annotated[
+        list[str] | None, typer.Option(help="Exchanged part, as gpu or nic (repeatable).")
+    ] = None,
+    component: Annotated[
+        list[str] | None, typer.Option(help="Updated component kind, as hgx.gpu (repeatable).")
+    ] = None,
+    gates: Annotated[str, typer.Option(help="Gates that the site demands.")] = "abcd",
+    budget_s: Annotated[float, typer.Option(help="Seconds given; 0: all that it takes.")] = 0.0,
+    *,
+    json_: JsonOption = False,
+) -> None:
+    """Which tests a change asks for, and why. Nothing is run."""
+    change = Change(causes=(cause,), devices=tuple(part or ()), components=tuple(component or ()))
+    try:
+        policy = SelectionPolicy(
+            gates=frozenset(Gate(letter) for letter in gates), budget_s=budget_s or None
+        )
+    except ValueError:
+        raise InputError(gates, "", "these are no gates", "Write some of: abcd.") from None
+    found = chosen(change, checks.ALL, policy)
+    if json_:
+        typer.echo(found.model_dump_json(indent=2))
+        return
+    table = Table("test", "runs", "why", title=f"about {found.seconds / 60:.0f} minutes")
+    quick = {c.name for c in checks.ALL if c.gate is Gate.A}
+    table.add_row(f"gate A, {len(quick & set(found.checks))} checks", "yes", "seconds: always runs")
+    for name, why in found.reasons.items():
+        if name not in quick:
+            table.add_row(name, "yes", Text(why))
+    for name, why in found.left_out.items():
+        table.add_row(name, "no", Text(why), style="dim")
+    _console().print(table)
+    if found.blocker is not None:
+        _console().print(f"{found.blocker.detail}. {found.blocker.unblock}", style="red")
 
 
 def _row(check: Check) -> dict[str, Any]:

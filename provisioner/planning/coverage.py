@@ -49,8 +49,8 @@ TESTS: dict[str, Coverage] = {
     "gdr_loopback": _of(240, _N, _P),  # 8 times 10 to 30 s
     "hbm": _of(120, _G),
     "gpu_burn": _of(120, _G, _W),
-    "dcgm_long": _of(1800, _G, _V, _P, _W),  # level 3: 15 to 30 minutes
-    "dcgm_xlong": _of(8100, _G, _V, _P, _W),  # level 4: 1 to 2.25 hours
+    "dcgm_long": _of(1800, _G, _V, _W),  # level 3: 15 to 30 minutes
+    "dcgm_xlong": _of(8100, _G, _V, _W),  # level 4: 1 to 2.25 hours
     "gpu_burn_long": _of(900, _G, _W),  # SuperBench: 900 s
     "nccl_collectives": _of(180, _V, _G),
     "storage_load": _of(360, _D),  # fio: 6 minutes, drives side by side

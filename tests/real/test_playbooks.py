@@ -195,7 +195,8 @@ def test_at_its_limit_a_run_is_ended_and_no_process_is_left(tmp_path: Path, play
 
     assert result.status == "timeout"
     assert processes_of(str(file)) == []
-    assert processes_of("provisioner-run-") == []
+    runs = [p.name.rpartition("-")[2] for p in (tmp_path / "data" / "runs").iterdir()]
+    assert [pid for run in runs for pid in processes_of(f"provisioner-run-{run}")] == []
 
 
 def test_secrets_are_in_no_argument_environment_or_file_on_disk(

@@ -14,7 +14,6 @@ from provisioner.model.cohort import Baseline, Sample
 from provisioner.model.node import Node, NodeKind
 from provisioner.opening import open_data
 
-
 BASELINE = Baseline(
     metric="all_reduce_gb_s", profile="hgx", versions="aaaa", level=400.0, floor=380.0,
     anchor=400.0, nodes=12, racks=3, below=1, learned_at=1.0,

@@ -22,7 +22,6 @@ from provisioner.ports import Clock, Store
 from provisioner.settings import Settings
 from provisioner.store.signing import Signer
 
-COHORT_MAX = 512  # the newest samples that a node is held against; more tell nothing new
 _COHORT = cohort.Policy()
 _LEARNING = baseline.LearningPolicy()
 
@@ -64,7 +63,7 @@ class Certifier:
             return (report,)
         report = report.model_copy(update={"causes": () if chosen is None else chosen.causes})
         sample = cohort.sample_of(report, view.inventory, node.profile, node.location.rack)
-        others = await self._store.samples(node.profile, sample.versions, COHORT_MAX)
+        others = await self._store.samples(node.profile, sample.versions, cohort.MEMBERS_MAX)
         found = cohort.judge(sample, others, _COHORT)
         report = cohort.applied(report, found)
         summary = {

@@ -13,7 +13,7 @@ from provisioner.model.matrix import Matrix
 from provisioner.model.node import Boots, Node, NodeKind, Placement, State
 from provisioner.model.outcome import Blocker
 from provisioner.model.plan import Neighbour, Plan, Step, StepKind
-from provisioner.planning import certification, deployment, erasure
+from provisioner.planning import certification, cohort, deployment, erasure
 from provisioner.planning.admission import neighbours_busy
 from provisioner.planning.history import history
 from provisioner.planning.lifecycle import View
@@ -221,6 +221,8 @@ class Observer:
                 revoked=await self._store.revoked(certificate.id),
                 now=self._clock.now(),
             )
+            if node.state is State.CERTIFIED and node.kind is NodeKind.HOST:
+                problems += await self._unlike(node, inventory)
         tenants = {t.name: t for t in await self._store.tenants()}
         tenant = tenants.get(node.tenant)
         nodes = {n.id: n for n in await self._store.nodes()}
@@ -233,6 +235,16 @@ class Observer:
             neighbours_busy=neighbours_busy(node, nodes),
             tenant_vrf=tenant.vrf if tenant else "",
         )
+
+    async def _unlike(self, node: Node, inventory: Inventory) -> tuple[Blocker, ...]:
+        """Why a node that waits for a tenant is unlike its fleet, which may have grown since."""
+        versions = cohort.version_set(inventory)
+        samples = await self._store.samples(node.profile, versions, cohort.MEMBERS_MAX)
+        mine = next((s for s in samples if s.node == node.id), None)
+        if mine is None:
+            return ()
+        found = cohort.judge(mine, samples, cohort.Policy())
+        return tuple(cohort.blocker(outlier) for outlier in found[:3])
 
     async def _plan(self, node: Node, inventory: Inventory, operation: str) -> Plan:
         first = deployment.system_first(

@@ -19,9 +19,11 @@ from provisioner.model.base import Record
 from provisioner.model.cohort import Sample
 from provisioner.model.health import Finding, HealthReport, Severity, Verdict
 from provisioner.model.inventory import Inventory
+from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.metrics import MetricRule, matters, rule_of
 
 _RAIL = re.compile(r"rail ?[0-9]+")
+MEMBERS_MAX = 512  # the newest samples that a node is held against; more tell nothing new
 SIBLINGS_MIN = 4  # parts of one node that are compared with one another
 
 
@@ -179,6 +181,17 @@ def applied(report: HealthReport, found: Sequence[Outlier]) -> HealthReport:
         else:
             results.append(result)
     return report.model_copy(update={"results": tuple(results)})
+
+
+def blocker(outlier: Outlier) -> Blocker:
+    """An outlier as what keeps a node from its tenant."""
+    return Blocker(
+        reason=Reason.CHECK_FAILED,
+        subject=outlier.metric,
+        detail=f"{outlier.value:.6g} is an outlier among {outlier.among}, "
+        f"which measure about {outlier.typical:.6g}",
+        unblock="It is checked again by itself; then look at the part.",
+    )
 
 
 def _finding(outlier: Outlier) -> Finding:

@@ -132,6 +132,27 @@ def test_a_forgotten_host_may_have_another_key(made: list[Host], remote: Remote)
     assert with_shell(remote, reinstalled)[0].stdout == f"{second.name}\n"
 
 
+def test_only_the_key_that_a_new_system_was_given_is_believed(
+    made: list[Host], remote: Remote
+) -> None:
+    first, second = made
+    lines_of = {line.split()[0]: line for line in first.known_hosts.read_text().splitlines()}
+    known = next(
+        line
+        for name, line in lines_of.items()
+        if name.split(",")[0] in (second.name, second.address)
+    )
+
+    async def reinstalled(shell: SshShell) -> Sequence[ShellOutput]:
+        await shell.run(first.name, first.address, lines("true"))
+        await shell.forget(first.name, " ".join(known.split()[1:3]))
+        with pytest.raises(CertificateChanged):  # the ramdisk, say, under the same name
+            await shell.run(first.name, first.address, lines("true"))
+        return await shell.run(first.name, second.address, lines("hostname"))
+
+    assert with_shell(remote, reinstalled)[0].stdout == f"{second.name}\n"
+
+
 def test_only_the_given_keys_are_believed_where_a_file_is_given(
     made: list[Host], tmp_path: Path
 ) -> None:

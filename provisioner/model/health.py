@@ -76,6 +76,7 @@ class HealthReport(Record):
     results: tuple[CheckResult, ...]
     selected: tuple[str, ...] = ()  # checks that were chosen for it; (): those of every validation
     causes: tuple[str, ...] = ()  # why these
+    fabric: bool = False  # tests among nodes (gate C) are demanded after these
 
     @property
     def failures(self) -> tuple[CheckResult, ...]:

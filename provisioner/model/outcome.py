@@ -30,7 +30,7 @@ class Reason(StrEnum):
     DUPLICATE = "duplicate"  # two devices claim one identity
     PAIRING_FAILED = "pairing_failed"  # a DPU without a host, or a host without its DPU
     BILL_OF_MATERIALS = "bill_of_materials"  # parts differ from the profile
-    CABLING = "cabling"  # the neighbour is not the planned one
+    CABLING = "cabling"  # the neighbour is not the planned one, or the link to it is bad
     NO_PROFILE = "no_profile"  # no profile of the release matches this node
     # what the planner refuses
     UNKNOWN_PIN = "unknown_pin"  # the release does not publish this version
@@ -64,6 +64,7 @@ class Reason(StrEnum):
     CERTIFICATE_INVALID = "certificate_invalid"
     NOT_SANITIZED = "not_sanitized"  # something may still hold a former tenant's data
     ISOLATION = "isolation"  # a port is not where it must be, or a leak was seen
+    FABRIC = "fabric"  # a leaf, or its way to other leaves, fails in tests among nodes
     SWITCH_REFUSED = "switch_refused"  # a switch did not apply a change
     QUOTA = "quota"  # the tenant may not have more
     TIME_LIMIT = "time_limit"  # longer in a state than its limit

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from provisioner.model.certificate import Certificate, Revocation
 from provisioner.model.cohort import Baseline, Sample
+from provisioner.model.fabric_session import FabricOutcome, FabricSession
 from provisioner.model.health import HealthReport
 from provisioner.model.inventory import Inventory
 from provisioner.model.node import Node
@@ -107,6 +108,22 @@ class Store(Protocol):
 
     async def put_baseline(self, baseline: Baseline) -> None: ...
     async def baselines(self, profile: str) -> Sequence[Baseline]: ...
+
+    # tests among nodes
+    async def put_fabric_session(
+        self, session: FabricSession, outcomes: Sequence[FabricOutcome] = ()
+    ) -> FabricSession:
+        """Write a session, and with its last write what it says of nodes; `Fenced` if it was
+        written by somebody else since."""
+        ...
+
+    async def fabric_sessions(self) -> Sequence[FabricSession]:
+        """Those that are under way."""
+        ...
+
+    async def fabric_outcome(self, node: str) -> FabricOutcome | None:
+        """What the newest session said of a node or leaf."""
+        ...
 
     # tenants
     async def put_tenant(self, tenant: Tenant) -> None: ...

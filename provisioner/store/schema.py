@@ -250,3 +250,20 @@ subscriptions = Table(
     Column("bmc", String, nullable=False),
     Column("body", Text, nullable=False),  # with the digest of its secret, never the secret
 )
+
+fabric_sessions = Table(
+    "fabric_sessions",
+    metadata,
+    Column("id", String, primary_key=True),
+    Column("generation", Integer, nullable=False),
+    Column("ended_at", Double, nullable=False, index=True),  # 0: under way
+    Column("body", Text, nullable=False),
+)
+
+fabric_outcomes = Table(
+    "fabric_outcomes",
+    metadata,
+    Column("node", String, ForeignKey("nodes.id"), primary_key=True),  # the newest only
+    Column("session", String, nullable=False),
+    Column("body", Text, nullable=False),
+)

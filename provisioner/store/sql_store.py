@@ -16,6 +16,7 @@ from sqlalchemy import Connection, Engine
 from provisioner.model.agent import AgentSession
 from provisioner.model.certificate import Certificate, Revocation
 from provisioner.model.cohort import Baseline, Sample
+from provisioner.model.fabric_session import FabricOutcome, FabricSession
 from provisioner.model.health import HealthReport
 from provisioner.model.inventory import Inventory
 from provisioner.model.node import Node
@@ -25,6 +26,7 @@ from provisioner.store import (
     agent_rows,
     cohort_rows,
     evidence_rows,
+    fabric_rows,
     node_rows,
     operation_rows,
     signing_rows,
@@ -215,6 +217,23 @@ class SqlStore:
 
     async def baselines(self, profile: str) -> Sequence[Baseline]:
         return await self.read(lambda c: cohort_rows.read_baselines(c, profile))
+
+    # tests among nodes
+
+    async def put_fabric_session(
+        self, session: FabricSession, outcomes: Sequence[FabricOutcome] = ()
+    ) -> FabricSession:
+        def work(connection: Connection) -> FabricSession:
+            fabric_rows.put_outcomes(connection, outcomes)
+            return fabric_rows.put_session(connection, session)
+
+        return await self.write(work)
+
+    async def fabric_sessions(self) -> Sequence[FabricSession]:
+        return await self.read(fabric_rows.read_open)
+
+    async def fabric_outcome(self, node: str) -> FabricOutcome | None:
+        return await self.read(lambda c: fabric_rows.read_outcome(c, node))
 
     # tenants, journal, matrices
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from provisioner.checks.check import Check, CheckContext, Command
+from provisioner.checks.reading import END, END_WORDS
 from provisioner.checks.threshold_data import MODELS
 from provisioner.model.health import Evidence
 from provisioner.model.input_error import InputError
@@ -37,9 +38,18 @@ def read_evidence(
             continue
         name = name or _only(check, commands, path)
         found[name] = _one(text) or Evidence(
-            source=commands[name.partition("@")[0]].line, exit_code=exit_code, text=text
+            source=_source(commands[name.partition("@")[0]], text), exit_code=exit_code, text=text
         )
     return found
+
+
+def _source(command: Command, text: str) -> str:
+    """The line that is taken to have made a bare output.
+
+    Who saved what a tool printed has not run the `echo` that ends our lines: its words are asked
+    for only where they are.
+    """
+    return command.line if END_WORDS in text else command.line.removesuffix(END).rstrip(" ;&")
 
 
 def told_model(outputs: Mapping[str, Evidence]) -> str:

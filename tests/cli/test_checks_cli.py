@@ -54,6 +54,16 @@ def test_a_bare_output_that_is_good_ends_with_zero(nccl: Path) -> None:
     assert told["measured"]["all_reduce_gb_s/host"] == pytest.approx(478.17)
 
 
+def test_what_a_tool_printed_is_judged_without_the_words_that_end_our_lines(
+    tmp_path: Path,
+) -> None:
+    whole = (GOLDEN / "clocks" / "good" / "smi_query.txt").read_text()
+    (tmp_path / "bare.txt").write_text(whole.removesuffix("end-of-output\n"))
+
+    assert "end-of-output" not in (tmp_path / "bare.txt").read_text()
+    judge(tmp_path, "clocks", "--evidence", "bare.txt", code=0)
+
+
 def test_a_bad_output_ends_with_one_and_says_what_is_wanted(nccl: Path) -> None:
     told = judge(nccl, "nccl_single", "--evidence", "out.txt", "--gpus", "16", code=1)
 

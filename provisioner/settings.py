@@ -157,6 +157,21 @@ class Settings(Record):
     retry_s: float = Field(30.0, gt=0, description="First wait after a passing failure; doubles.")
     retry_max_s: float = Field(600.0, gt=0, description="Longest wait between two tries.")
     watch_s: float = Field(900.0, gt=0, description="Between two looks at a resting node.")
+    watch_requests_per_s: float = Field(
+        200.0, gt=0, le=10000, description="Redfish requests of the watch, for the whole fleet."
+    )
+    watch_node_s: float = Field(
+        300.0, gt=0, description="A released node is glanced at this often: a request for each BMC."
+    )
+    watch_parts_s: float = Field(
+        86400.0, gt=0, description="Between two full readings of a released node's parts."
+    )
+    watch_silent_s: float = Field(
+        1800.0, gt=0, description="A BMC that gave no answer for this long raises an alert."
+    )
+    watch_streams_max: int = Field(
+        4096, ge=0, description="Event streams of BMCs that are followed: 60 KB each."
+    )
     certificate_days: float = Field(30.0, gt=0, description="A certificate is valid this long.")
     remedies_max: int = Field(
         2, ge=0, le=10, description="Automatic tries to leave quarantine, for passing causes."

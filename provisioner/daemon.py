@@ -23,6 +23,7 @@ from provisioner.control.observer import Observer
 from provisioner.control.performer import Performer
 from provisioner.control.reconciler import Reconciler
 from provisioner.control.scheduler import Scheduler
+from provisioner.control.watcher import Watcher, WatchParts
 from provisioner.execution.artifacts import Artifacts
 from provisioner.execution.collector import Collector
 from provisioner.execution.erasure import Eraser
@@ -72,6 +73,7 @@ class Parts:
     os_images: OsImages | None = None
     login: HostLogin | None = None
     thresholds: Mapping[str, Limits] = field(default_factory=dict)  # the site's own
+    watch: WatchParts | None = None  # None: released nodes are only looked at by operations
 
 
 class Daemon:
@@ -96,7 +98,13 @@ class Daemon:
         collector = Collector(self.site, profiles)
         self.tenancy = Tenancy(self.site, parts.store)
         self.observer = Observer(
-            parts.store, parts.clock, parts.settings, collector, self.tenancy, parts.matrix
+            parts.store,
+            parts.clock,
+            parts.settings,
+            collector,
+            self.tenancy,
+            parts.matrix,
+            None if parts.watch is None else parts.watch.book,
         )
         self.performer = Performer(
             parts.store,
@@ -122,27 +130,41 @@ class Daemon:
         self.engine = EmbeddedEngine(
             parts.store, self.reconciler.drive, parts.settings.operations_max
         )
-        self.scheduler = Scheduler(parts.store, parts.clock, parts.settings, self.engine.submit)
-        self._ticking: asyncio.Task[None] | None = None
+        self.watcher = (
+            None
+            if parts.watch is None
+            else Watcher(
+                parts.watch, parts.store, parts.clock, parts.settings, reach, self.engine.submit
+            )
+        )
+        self.scheduler = Scheduler(
+            parts.store,
+            parts.clock,
+            parts.settings,
+            self.engine.submit,
+            None if self.watcher is None else self.watcher.keeper.held,
+        )
+        self._ticking: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
         """Take up what was left, then look for work for ever."""
         await self.engine.start()
-        self._ticking = asyncio.create_task(self.scheduler.run(), name="scheduler")
+        self._ticking = [asyncio.create_task(self.scheduler.run(), name="scheduler")]
+        if self.watcher is not None:
+            self._ticking.append(asyncio.create_task(self.watcher.run(), name="watcher"))
 
     async def wait(self) -> None:
-        """Until the scheduler fails; it never ends by itself."""
-        assert self._ticking is not None
-        await self._ticking
+        """Until the scheduler or the watch fails; they never end by themselves."""
+        await asyncio.gather(*self._ticking)
 
     async def stop(self) -> None:
         """Stop deciding; devices finish what they do, and are looked at again at the next start.
 
         What was handed in as parts is closed by whoever opened it.
         """
-        if self._ticking is not None:
-            self._ticking.cancel()
-            await asyncio.gather(self._ticking, return_exceptions=True)
+        for task in self._ticking:
+            task.cancel()
+        await asyncio.gather(*self._ticking, return_exceptions=True)
         await self.engine.stop()
         await self.tenancy.close()
 

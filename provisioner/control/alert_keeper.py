@@ -12,6 +12,7 @@ from typing import Any
 
 from provisioner.model.alert import Alert, Override, Signal
 from provisioner.model.node import Node, State
+from provisioner.model.outcome import Blocker
 from provisioner.planning import alerts as rules
 from provisioner.planning.watch_rules import Found
 from provisioner.ports import AlertBook, Clock, Store
@@ -129,8 +130,12 @@ class AlertKeeper:
         return self._locks.setdefault(node, asyncio.Lock())
 
 
-async def revoking(book: AlertBook, store: Store, node: Node, now: float) -> tuple[Any, ...]:
+async def revoking(
+    book: AlertBook | None, store: Store, node: Node, now: float
+) -> tuple[Blocker, ...]:
     """Why the alerts of a node take its certificate away, as blockers; () if they do not."""
+    if book is None:
+        return ()
     alerts = await book.alerts(node.id)
     if not any(set(a.classifications) & rules.REVOKING for a in alerts if a.active):
         return ()

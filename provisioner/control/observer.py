@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from provisioner import checks, components
+from provisioner.control.alert_keeper import revoking
 from provisioner.execution.collector import Collector
 from provisioner.execution.tenancy import Tenancy
 from provisioner.model.health import Gate
@@ -26,7 +27,7 @@ from provisioner.planning.selection import (
     change_since,
     select,
 )
-from provisioner.ports import Clock, Store
+from provisioner.ports import AlertBook, Clock, Store
 from provisioner.settings import Settings
 
 # switch components that a host's plan may depend on, and host components a switch's may
@@ -44,6 +45,7 @@ class Observer:
         collector: Collector,
         tenancy: Tenancy,
         matrix: Matrix,
+        book: AlertBook | None = None,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -51,6 +53,7 @@ class Observer:
         self._collector = collector
         self._tenancy = tenancy
         self._matrix = matrix
+        self._book = book  # None: alerts are nobody's business here
         self._erasure = erasure.policy_of(settings)
         self.matrix_digest = matrix.digest()
 
@@ -204,16 +207,19 @@ class Observer:
             view = await self._place(node, view)
             if view.unseen or view.placement is not Placement.MAINTENANCE:
                 return view  # a release was cut short: nothing else is looked at before the fence
+        certificate = await self._store.certificate(node.certificate)
+        problems = await revoking(self._book, self._store, node, self._clock.now())
+        if problems and not await self._store.revoked(node.certificate):
+            told = {"certificate": certificate, "certificate_blockers": problems}
+            return view.model_copy(update=told)  # nothing more need be seen to believe it
         last = await self._store.inventory(node.id)
         inventory, unseen = await self._collector.refresh(node, last)
         if inventory is not None and last is not None and inventory.boot_id != last.boot_id:
             inventory, unseen = await self._collector.collect(node)  # parts may be others now
         if inventory is None or unseen:
             return view.model_copy(update={"unseen": unseen})
-        certificate = await self._store.certificate(node.certificate)
-        problems: tuple[Blocker, ...] = ()
         if certificate is not None:
-            problems = certification.validity(
+            problems += certification.validity(
                 certificate=certificate,
                 inventory=inventory,
                 node=node,

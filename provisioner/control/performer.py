@@ -136,8 +136,9 @@ class Performer:
         found = view.certificate_blockers
         # that it was revoked is our own doing: the cause comes before it
         causes = tuple(b for b in found if b.reason is not Reason.CERTIFICATE_INVALID) or found
-        drifted = any(b.reason is Reason.DRIFT for b in causes)
-        if drifted and not await self._store.revoked(node.certificate):
+        # a failed check is an alert here: what the certificate says is not so any more
+        lost = any(b.reason in (Reason.DRIFT, Reason.CHECK_FAILED) for b in causes)
+        if lost and not await self._store.revoked(node.certificate):
             await self._store.revoke(node.certificate, str(causes[0]), self._clock.now())
         if causes != node.blockers:
             told = [b.model_dump(mode="json") for b in causes]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 
-from provisioner.model.node import Node, Placement, State
+from provisioner.model.node import Node, NodeKind, Placement, State
 from provisioner.model.outcome import Reason
 from provisioner.model.tenant import Tenant
 from provisioner.planning.allocation import allocate
@@ -21,15 +21,23 @@ WORKING = frozenset(
 )
 
 
-def wants_turn(node: Node, settings: Settings, last_look: float, now: float) -> bool:
-    """Whether an operation is to be opened for this node now."""
+def wants_turn(
+    node: Node, settings: Settings, last_look: float, now: float, *, watcher: bool = False
+) -> bool:
+    """Whether an operation is to be opened for this node now.
+
+    `watcher`: released hosts that are well are looked at by the watch, within its budget.
+    """
     if any(b.reason is Reason.OUR_BUG for b in node.blockers):
         return False  # parked: a person looks at it first
     if node.state in WORKING:
         return True
     if node.state is State.CERTIFIED and node.tenant:
         return True
-    watched = node.state in (State.CERTIFIED, State.RELEASED)
+    watched = node.state is State.CERTIFIED or (
+        node.state is State.RELEASED
+        and (not watcher or node.kind is NodeKind.SWITCH or bool(node.blockers))
+    )
     return watched and now - max(last_look, node.entered_at) >= settings.watch_s
 
 
@@ -55,11 +63,13 @@ class Scheduler:
         clock: Clock,
         settings: Settings,
         submit: Callable[[str], Awaitable[None]],
+        held: Callable[[], Awaitable[frozenset[str]]] | None = None,
     ) -> None:
         self._store = store
         self._clock = clock
         self._settings = settings
         self._submit = submit
+        self._held = held  # nodes that alerts keep from tenants; None: there is no watch
         self._looked: dict[str, float] = {}
 
     async def run(self) -> None:
@@ -84,7 +94,8 @@ class Scheduler:
                 except StaleWrite:
                     continue  # a person asked for something meanwhile; the next tick sees it
                 await self._store.journal("remedy", node.id, {"attempt": node.attempts}, now)
-            if wants_turn(node, self._settings, self._looked.get(node.id, 0.0), now):
+            looked, watcher = self._looked.get(node.id, 0.0), self._held is not None
+            if wants_turn(node, self._settings, looked, now, watcher=watcher):
                 self._looked[node.id] = now
                 operation = await self._store.open_operation(node.id, node.state.value, now)
                 if operation is not None:
@@ -93,7 +104,9 @@ class Scheduler:
     async def _allocate(
         self, nodes: Sequence[Node], tenants: Sequence[Tenant], now: float
     ) -> Sequence[Node]:
-        pairs = dict(allocate(nodes, tenants))
+        held = frozenset() if self._held is None else await self._held()
+        # an allocated node counts for its tenant, whatever stands against it
+        pairs = dict(allocate([n for n in nodes if n.tenant or n.id not in held], tenants))
         result = []
         for node in nodes:
             tenant = pairs.get(node.id)

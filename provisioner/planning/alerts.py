@@ -106,6 +106,8 @@ def levelled(
     changed, standing = [], set()
     for signal in seen:
         key = (signal.id, signal.target)
+        if key in standing:
+            continue  # two rules say the same: the first one's words are kept
         standing.add(key)
         old = known.get(key)
         if old is not None and old.active and not old.quiet_since and _same(old, signal):

@@ -1,0 +1,220 @@
+"""What BMCs tell by themselves: follows their streams, keeps our subscriptions, takes in events.
+
+A stream comes first, for nobody else can send into it; where a BMC has none, it is told to post to
+our listener, with a secret of its own. Whatever comes is bounded in size and in rate, and a break
+only means that the node is looked at soon.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from provisioner.execution.watch import OutOfBand
+from provisioner.model.alert import Subscription
+from provisioner.model.node import BmcRef, Node
+from provisioner.model.outcome import Blocker
+from provisioner.ports import AlertBook, Clock, EventStreams, PortError
+from provisioner.redfish import subscriptions
+from provisioner.redfish.events import Pushed, pushed
+
+log = logging.getLogger(__name__)
+
+BACKOFF_FIRST_S, BACKOFF_MAX_S = 2.0, 600.0
+BURST, PER_SECOND = 64.0, 2.0  # documents of one BMC; a healthy one sends a few an hour
+SPREAD = 8  # streams of one round begin within so many seconds of one another
+
+Receive = Callable[[str, str, Pushed], Awaitable[None]]
+Key = tuple[str, str]  # node, BMC
+
+
+class Rate:
+    """A token bucket on the daemon's clock."""
+
+    def __init__(self, now: float) -> None:
+        self._left, self._at = BURST, now
+
+    def wait_s(self, now: float) -> float:
+        """Take one; for how long it is over the rate (0: it is not)."""
+        self._left = min(BURST, self._left + max(0.0, now - self._at) * PER_SECOND)
+        self._at = now
+        self._left -= 1.0
+        return max(0.0, -self._left / PER_SECOND)
+
+    def admits(self, now: float) -> bool:
+        """Take one if it is there."""
+        if self.wait_s(now) > 0:
+            self._left += 1.0
+            return False
+        return True
+
+
+class EventFeeds:
+    """`streams` None: none are followed; `listener` "": nothing can be posted to us."""
+
+    def __init__(
+        self,
+        book: AlertBook,
+        clock: Clock,
+        eyes: OutOfBand,
+        receive: Receive,
+        *,
+        streams: EventStreams | None,
+        listener: str,
+        new_secret: Callable[[], str],
+        streams_max: int,
+    ) -> None:
+        self._book, self._clock, self._eyes, self._receive = book, clock, eyes, receive
+        self._streams, self._listener = streams, listener
+        self._new_secret, self._streams_max = new_secret, streams_max
+        self._following: dict[Key, asyncio.Task[None]] = {}
+        self._ours: dict[Key, Subscription] = {}
+        self._rates: dict[str, Rate] = {}
+        self.broke: set[Key] = set()  # streams that broke since the last round
+
+    async def restore(self) -> None:
+        """Know again what subscriptions were made before."""
+        self._ours = {(s.node, s.bmc): s for s in await self._book.subscriptions()}
+
+    @property
+    def followed(self) -> int:
+        """How many streams are followed now, or tried to be."""
+        return len(self._following)
+
+    async def attend(self, node: Node, bmc: BmcRef) -> None:
+        """See to it that this BMC tells us what happens, in the best way that it offers."""
+        key = (node.id, bmc.name)
+        offered = await self._eyes.offer(node, bmc)
+        if offered is None:
+            return
+        room = len(self._following) < self._streams_max or key in self._following
+        if offered.stream and self._streams is not None and room:
+            if key not in self._following:
+                task = asyncio.create_task(self._follow(node, bmc, offered.stream))
+                self._following[key] = task
+                task.add_done_callback(lambda _: self._following.pop(key, None))
+        elif offered.subscriptions and self._listener:
+            await self._subscribe(node, bmc, offered.subscriptions)
+
+    async def leave(self, watched: frozenset[str]) -> None:
+        """Attend only to these nodes: no others are listened to any more."""
+        for key in [k for k in self._following if k[0] not in watched]:
+            self._following[key].cancel()
+
+    async def end(self, node: Node) -> None:
+        """Take back what was asked of the BMCs of a node that serves no more."""
+        for bmc in node.bmcs:
+            made = self._ours.get((node.id, bmc.name))
+            if made is None:
+                continue
+            try:
+                client = await self._eyes.client(node, bmc)
+                if isinstance(client, Blocker):
+                    continue
+                path = made.path or await self._find(client, made)
+                if path and await subscriptions.end(client.service, path, made.destination):
+                    continue
+            except PortError:
+                continue  # at the next round
+            await self._book.drop_subscription(made.id)
+            self._ours.pop((node.id, bmc.name), None)
+
+    @property
+    def subscribed(self) -> frozenset[str]:
+        """Nodes at whose BMCs something of ours is left."""
+        return frozenset(node for node, _ in self._ours)
+
+    async def delivered(self, subscription_id: str, document: Any) -> int:
+        """Something was posted to our listener; the HTTP status that answers it.
+
+        Whoever does not know the subscription's secret is nobody: nothing is said of why.
+        """
+        found = pushed(document)
+        made = next((s for s in self._ours.values() if s.id == subscription_id), None)
+        given = hashlib.sha256(found.context.encode("utf-8", "replace")).hexdigest()
+        if made is None or not hmac.compare_digest(given, made.context):
+            return 404
+        rate = self._rates.setdefault(made.id, Rate(self._clock.now()))
+        if not rate.admits(self._clock.now()):
+            return 429
+        await self._receive(made.node, made.bmc, found)
+        return 204
+
+    async def close(self) -> None:
+        """Stop following; subscriptions stay, and count again at the next start."""
+        tasks = list(self._following.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _follow(self, node: Node, bmc: BmcRef, path: str) -> None:
+        """One BMC's stream, opened again for ever, ever less often."""
+        assert self._streams is not None
+        last_id, wait_s = "", BACKOFF_FIRST_S
+        rate = Rate(self._clock.now())
+        await self._clock.sleep(len(self._following) % SPREAD)
+        while True:
+            try:
+                address = await self._eyes.reach.address(node, bmc)
+                if isinstance(address, Blocker):
+                    return
+                async with self._streams.open(address, path, last_id) as events:
+                    async for event_id, document in events:
+                        last_id, wait_s = event_id or last_id, BACKOFF_FIRST_S
+                        await self._clock.sleep(rate.wait_s(self._clock.now()))
+                        await self._receive(node.id, bmc.name, pushed(document))
+            except PortError as error:
+                log.info("%s/%s: its event stream broke: %s", node.id, bmc.name, error)
+            self.broke.add((node.id, bmc.name))
+            await self._clock.sleep(wait_s)
+            wait_s = min(wait_s * 2, BACKOFF_MAX_S)
+
+    async def _subscribe(self, node: Node, bmc: BmcRef, collection: str) -> None:
+        """Our subscription stands, or is made again: a BMC that was reset has forgotten it."""
+        key = (node.id, bmc.name)
+        made = self._ours.get(key)
+        try:
+            client = await self._eyes.client(node, bmc)
+            if isinstance(client, Blocker):
+                return
+            if made is not None:
+                path = made.path or await self._find(client, made)
+                current = made.destination.startswith(self._listener)
+                if path and await subscriptions.stands(client.service, path, made.destination):
+                    if current and made.path:
+                        return
+                    # of an earlier address of ours, or one whose secret may not be the one we know
+                    if await subscriptions.end(client.service, path, made.destination):
+                        return
+                await self._book.drop_subscription(made.id)
+                self._ours.pop(key, None)
+            secret, name = self._new_secret(), self._new_secret()[:22]
+            new = Subscription(
+                id=name,
+                node=node.id,
+                bmc=bmc.name,
+                context=hashlib.sha256(secret.encode()).hexdigest(),
+                destination=f"{self._listener}/{name}",
+                made_at=self._clock.now(),
+            )
+            await self._book.put_subscription(new)  # before it is made, so that none is forgotten
+            self._ours[key] = new
+            path_or_no = await subscriptions.make(client.service, new.destination, secret)
+        except PortError as error:
+            log.info("%s/%s: no subscription now: %s", node.id, bmc.name, error)
+            return
+        if isinstance(path_or_no, Blocker):
+            log.info("%s/%s: no subscription: %s", node.id, bmc.name, path_or_no)
+            return
+        self._ours[key] = new.model_copy(update={"path": path_or_no})
+        await self._book.put_subscription(self._ours[key])
+
+    async def _find(self, client: Any, made: Subscription) -> str:
+        offered = await subscriptions.offer(client.service)
+        if not offered.subscriptions:
+            return ""
+        return await subscriptions.find(client.service, offered.subscriptions, made.destination)

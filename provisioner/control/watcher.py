@@ -1,0 +1,272 @@
+"""Watches nodes that serve tenants: whose turn it is to be looked at, and what follows from it.
+
+A timer loop, no operations: it writes only when something changed. It acts on nothing: what an
+alert means for a node is the reconciler's to carry out (`AlertKeeper.consider`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from zlib import crc32
+
+from provisioner.control.alert_keeper import AlertKeeper
+from provisioner.control.event_feeds import EventFeeds
+from provisioner.control.port_watch import PortReport, PortWatch
+from provisioner.execution.reach import Reach
+from provisioner.execution.watch import OutOfBand
+from provisioner.model.alert import Signal
+from provisioner.model.inventory import Inventory
+from provisioner.model.node import BmcRef, Node, NodeKind, State
+from provisioner.model.outcome import Blocker
+from provisioner.planning import watch_rules
+from provisioner.planning.watch_rules import Found
+from provisioner.ports import AlertBook, Clock, EventStreams, Store
+from provisioner.redfish.events import Pushed, signals
+from provisioner.settings import Settings
+
+log = logging.getLogger(__name__)
+
+ROUND_S = 5.0  # an alert's effect, a new node, an override's end are seen within this
+LOOKS_MAX = 128  # nodes that are looked at at the same time; the budget is what holds them back
+SWEEPS_MAX = 16  # the same of sweeps: some hundred requests each
+
+
+@dataclass(frozen=True)
+class WatchParts:
+    """What the watch needs from outside. `listener`: URL that BMCs post events to; "": none."""
+
+    book: AlertBook
+    new_secret: Callable[[], str]
+    streams: EventStreams | None = None
+    listener: str = ""
+
+
+@dataclass
+class _Turns:
+    """When a node is looked at next, and when each of its BMCs was last heard of."""
+
+    glance_at: float
+    sweep_at: float
+    parts_at: float
+    began_at: float
+    heard: dict[str, float] = field(default_factory=dict)
+    metrics: dict[str, dict[str, float]] = field(default_factory=dict)
+
+
+class Watcher:
+    """`run` watches for ever. Released hosts only: everything else is in the reconciler's hands."""
+
+    def __init__(
+        self,
+        parts: WatchParts,
+        store: Store,
+        clock: Clock,
+        settings: Settings,
+        reach: Reach,
+        submit: Callable[[str], Awaitable[None]],
+    ) -> None:
+        self._store, self._clock, self._settings = store, clock, settings
+        self.keeper = AlertKeeper(parts.book, store, clock, submit)
+        self.eyes = OutOfBand(reach, clock, settings.watch_requests_per_s)
+        self.feeds = EventFeeds(
+            parts.book,
+            clock,
+            self.eyes,
+            self.receive,
+            streams=parts.streams,
+            listener=parts.listener,
+            new_secret=parts.new_secret,
+            streams_max=settings.watch_streams_max,
+        )
+        self.ports = PortWatch()
+        self.looked: dict[str, float] = {}  # node -> when it was last glanced at, for people
+        self._turns: dict[str, _Turns] = {}
+        self._nodes: dict[str, Node] = {}
+        self._looking: dict[str, asyncio.Task[None]] = {}
+        self._sweeping: dict[str, asyncio.Task[None]] = {}
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        await self.feeds.restore()
+        try:
+            while True:
+                await self.round()
+                await self._clock.sleep(ROUND_S)
+        finally:
+            await self.close()
+
+    async def close(self) -> None:
+        """Stop looking and listening."""
+        tasks = [*self._looking.values(), *self._sweeping.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self.feeds.close()
+        self.eyes.budget.close()
+
+    async def round(self) -> None:
+        """One round: begin the looks that are due, and tidy what time changed."""
+        nodes = {n.id: n for n in await self._store.nodes()}
+        self._nodes = {
+            n.id: n
+            for n in nodes.values()
+            if n.state is State.RELEASED and n.kind is NodeKind.HOST and n.bmcs
+        }
+        await self._leave(nodes)
+        now = self._clock.now()
+        for node in self._nodes.values():
+            self._turns.setdefault(node.id, self._first(node, now))
+        for name, _ in self.feeds.broke:
+            if name in self._turns:
+                self._turns[name].glance_at = min(self._turns[name].glance_at, now)
+        self.feeds.broke.clear()
+        self._begin(self._looking, LOOKS_MAX, lambda t: t.glance_at, self._look, now)
+        self._begin(self._sweeping, SWEEPS_MAX, lambda t: t.sweep_at, self._sweep, now)
+        for name, found in self.ports.standing(now).items():
+            if name in nodes:
+                await self.keeper.level(name, {"watch.ports": found})
+        await self.keeper.tidy(nodes)
+
+    async def receive(self, node_id: str, bmc: str, found: Pushed) -> None:
+        """A BMC told something by itself."""
+        node = self._nodes.get(node_id)
+        turns = self._turns.get(node_id)
+        if node is None or turns is None:
+            return
+        now = self._clock.now()
+        turns.heard[bmc] = now
+        if found.asks_for_a_look:
+            turns.sweep_at = turns.parts_at = min(turns.sweep_at, now)
+        told = [*signals(found, node_id, bmc, now)]
+        if found.metrics:
+            after = {m.name: m.value for m in found.metrics}
+            grown = watch_rules.fatal_growth(turns.metrics.get(bmc, {}), after)
+            turns.metrics[bmc] = after
+            told += [_told(f, node_id, f"telemetry/{bmc}", now) for f in grown]
+        if await self.keeper.report(node_id, told):
+            await self.keeper.consider(node)
+
+    async def report(self, node_id: str, told: Sequence[Signal]) -> None:
+        """Somebody else told something of a node, through the webhook."""
+        node = await self._store.node(node_id)
+        if node is not None and await self.keeper.report(node_id, told):
+            await self.keeper.consider(node)
+
+    async def count(self, reports: Iterable[PortReport]) -> None:
+        """Somebody else counted at ports; what it means is said in the next round."""
+        for report in reports:
+            self.ports.take(report)
+
+    def _first(self, node: Node, now: float) -> _Turns:
+        """Spread over the whole interval by the node's name, so that no start is a storm."""
+        share = crc32(node.id.encode()) / 2**32
+        settings = self._settings
+        return _Turns(
+            glance_at=now + share * settings.watch_node_s,
+            sweep_at=now + share * settings.watch_s,
+            parts_at=now + share * settings.watch_parts_s,
+            began_at=now,
+        )
+
+    def _begin(
+        self,
+        running: dict[str, asyncio.Task[None]],
+        most: int,
+        due_at: Callable[[_Turns], float],
+        work: Callable[[Node, _Turns], Awaitable[None]],
+        now: float,
+    ) -> None:
+        """Start what is due in this round or before the next, the longest overdue first."""
+        due = sorted(
+            (due_at(self._turns[name]), name)
+            for name in self._nodes
+            if name not in running and due_at(self._turns[name]) <= now + ROUND_S
+        )
+        for _, name in due[: max(0, most - len(running))]:
+            task = asyncio.ensure_future(work(self._nodes[name], self._turns[name]))
+            running[name] = task
+            task.add_done_callback(partial(_done, running, name))
+
+    async def _look(self, node: Node, turns: _Turns) -> None:
+        """A glance at every BMC of a node; what it offers to tell by itself is taken up."""
+        now = self._clock.now()
+        turns.glance_at = now + self._settings.watch_node_s
+        level: dict[str, Sequence[Found | Signal]] = {}
+        for bmc in node.bmcs:
+            seen = await self.eyes.glance(node, bmc)
+            if not isinstance(seen, Blocker):
+                turns.heard[bmc.name] = self._clock.now()
+                source = f"glance/{bmc.name}"
+                told = signals(Pushed(events=seen), node.id, bmc.name, now)
+                level[source] = [s for s in told if s.active]
+                await self.feeds.attend(node, bmc)
+        now = self.looked[node.id] = self._clock.now()
+        heard = {b.name: turns.heard.get(b.name, 0.0) for b in node.bmcs}
+        limit_s = self._settings.watch_silent_s
+        level["watch.silent"] = watch_rules.silent(heard, turns.began_at, now, limit_s)
+        certificate = await self._store.certificate(node.certificate) if node.certificate else None
+        level["watch.age"] = watch_rules.certificate_age(certificate, now)
+        if await self.keeper.level(node.id, level):
+            await self.keeper.consider(node)
+
+    async def _sweep(self, node: Node, turns: _Turns) -> None:
+        """All versions of every BMC of a node, and all parts now and then."""
+        now = self._clock.now()
+        turns.sweep_at = now + self._settings.watch_s
+        parts = turns.parts_at <= now + ROUND_S
+        if parts:
+            turns.parts_at = now + self._settings.watch_parts_s
+        certificate = await self._store.certificate(node.certificate) if node.certificate else None
+        if certificate is None:
+            return  # said at every glance
+        level: dict[str, Sequence[Found | Signal]] = {}
+        for bmc in node.bmcs:
+            seen = await self._swept(node, bmc, turns, parts=parts)
+            if seen is None:
+                continue
+            level[f"watch.versions/{bmc.name}"] = watch_rules.drift(certificate, seen)
+            if parts:
+                level[f"watch.parts/{bmc.name}"] = watch_rules.swaps(certificate, seen)
+        if await self.keeper.level(node.id, level):
+            await self.keeper.consider(node)
+
+    async def _swept(
+        self, node: Node, bmc: BmcRef, turns: _Turns, *, parts: bool
+    ) -> Inventory | None:
+        seen = await self.eyes.sweep(node, bmc, parts=parts)
+        if isinstance(seen, Blocker):
+            return None
+        turns.heard[bmc.name] = self._clock.now()
+        return seen
+
+    async def _leave(self, nodes: dict[str, Node]) -> None:
+        """Nodes that serve no more are neither looked at nor listened to."""
+        for name in [n for n in self._turns if n not in self._nodes]:
+            del self._turns[name]
+            self.looked.pop(name, None)
+        await self.feeds.leave(frozenset(self._nodes))
+        for name in sorted(self.feeds.subscribed - set(self._nodes)):
+            if name in nodes:
+                await self.feeds.end(nodes[name])
+
+
+def _told(found: Found, node: str, source: str, now: float) -> Signal:
+    return Signal(
+        node=node,
+        id=found.id,
+        target=found.target,
+        classifications=found.classifications,
+        message=found.message,
+        source=source,
+        at=now,
+    )
+
+
+def _done(running: dict[str, asyncio.Task[None]], name: str, task: asyncio.Task[None]) -> None:
+    running.pop(name, None)
+    if not task.cancelled() and task.exception() is not None:
+        log.error("watch of %s failed", name, exc_info=task.exception())

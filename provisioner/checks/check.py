@@ -6,11 +6,13 @@ Rule: nothing unread is a pass. A judge raises `Unreadable` for an output that i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from math import isfinite
+from typing import Annotated
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from provisioner.checks.threshold_data import Limits
 from provisioner.model.base import Record
@@ -30,6 +32,17 @@ class Unreadable(Exception):
 
 class NotJudged(Exception):
     """There is nothing to judge against: no threshold is published for this GPU."""
+
+
+def _compiles(pattern: str) -> str:
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise ValueError(f"{pattern[:60]!r} is no regular expression: {error}") from None
+    return pattern
+
+
+Pattern = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_compiles)]
 
 
 class Command(Record):
@@ -66,6 +79,8 @@ class CheckContext(Record):
     drives: int = 0  # NVMe drives of it; 0: it does not say
     # a site's own thresholds, which beat the published ones (docs/thresholds.md)
     overrides: Mapping[str, Limits] = Field(default_factory=dict)
+    # a site's own patterns of kernel messages that mean nothing, beside kernel_harmless.csv
+    harmless_lines: tuple[Pattern, ...] = ()
     # threshold -> (value, how it was learned from the fleet), used where nobody published one
     learned: Mapping[str, tuple[float, str]] = Field(default_factory=dict)
 

@@ -2,7 +2,8 @@
 
 The whole ring buffer's first line is asked for as well: if it is not the kernel's own greeting,
 the oldest messages are gone, and what they said nobody can tell. Xid and SXid are judged by
-`kernel_log`. After a load test every line that was not there before counts.
+`kernel_log`. Where lines tell their level (`journalctl -k -o json`, `dmesg -x`), the others are
+left alone. After a load test every line that was not there before counts.
 """
 
 from __future__ import annotations
@@ -12,7 +13,17 @@ from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, Command, Unreadable, fault
 from provisioner.checks.counters import earlier
-from provisioner.checks.reading import END, lines_of, text_of
+from provisioner.checks.kernel_lines import (
+    ERR,
+    REACHES_BACK,
+    begins_at_boot,
+    harmless,
+    is_greeting,
+    kernel_lines,
+    level_of,
+)
+from provisioner.checks.reading import END, text_of
+from provisioner.checks.xid_lines import log_line
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 
 KERNEL_ERRORS = Command(
@@ -22,52 +33,40 @@ KERNEL_ERRORS = Command(
     limit_s=30.0,
 )
 
-_STAMP = re.compile(
-    r"^(?:\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[,.]\d+[+-]\d\d:?\d\d "
-    r"|\[[ 0-9.]{1,20}\] |\[[A-Z][^\]]{1,40}\] )"
-)
-_GREETING = re.compile(r"Linux version \d")
-# What err-level lines of healthy servers say; Imbue's cluster-health keeps such a list
-# (`dmesg_whitelist.py`: SXid 12028 and ACPI lines among them).
-HARMLESS = (
-    re.compile(r"\bACPI(?: BIOS)? (?:Error|Exception|Warning)|\bACPI: .{0,60}(?:_DSM|_CRS|_OSC)"),
-    re.compile(r"NVRM: Xid |SXid \("),  # judged by kernel_log, with their actions
-    re.compile(r"i8042: |ima: |integrity: |Unable to find .{0,20}x509|tpm tpm0: |tpm_crb"),
-    re.compile(r"DMAR: \[Firmware Bug\]|\[Firmware (?:Bug|Warn)\]: .{0,40}(?:TPM|cpu|BIOS)"),
-    re.compile(r"(?:snd_hda|sgx: |Initramfs unpacking failed|efifb|sp5100|iTCO_wdt)"),
-)
 _SERIOUS = re.compile(
     r"Hardware Error|Machine check|EDAC .{0,40}UE |I/O error|BUG:|Oops|soft lockup|hard LOCKUP"
     r"|blocked for more than|Out of memory|EXT4-fs error|XFS .{0,40}(?:corruption|error)"
 )
+_NUMBER = re.compile(r"0x[0-9a-fA-F]+|\d+")
 
 
-def _findings(evidence: Mapping[str, Evidence], _context: CheckContext) -> Iterator[Finding]:
+def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterator[Finding]:
     lines = _read(text_of(evidence, KERNEL_ERRORS))
-    if not _GREETING.search(lines[0]):
-        words = "the kernel log does not reach back to the boot: read the journal, and restart"
-        yield fault("host", Severity.RESTART, words, _STAMP.sub("", lines[0]))
-    errors = [line for line in lines if not _GREETING.search(line)]
+    whole = begins_at_boot(lines)
+    if not whole:
+        yield fault("host", Severity.CONFIG, REACHES_BACK, log_line(lines[0]).words)
     before = earlier(evidence, KERNEL_ERRORS)
-    if before is not None:
-        had = set(_read(text_of(before, KERNEL_ERRORS)))
-        errors = [line for line in errors if line not in had]
-    for line in errors:
-        words = _STAMP.sub("", line)
-        if not any(pattern.search(words) for pattern in HARMLESS):
-            severity = Severity.ISOLATE if _SERIOUS.search(words) else Severity.MONITOR
-            yield fault("host", severity, f"kernel: {words}")
+    had = set(_read(text_of(before, KERNEL_ERRORS))) if before is not None else set()
+    # one finding for a message, however often it came and whatever numbers it held
+    seen: dict[str, list[str]] = {}
+    for number, line in enumerate(lines):
+        level, words = level_of(line), log_line(line).words
+        # the first line of all is there to say where the log begins
+        judged = level <= ERR if level is not None else number > 0 or not whole
+        if not judged or line in had or is_greeting(words):
+            continue
+        if not harmless(words, context.harmless_lines):
+            seen.setdefault(_NUMBER.sub("#", words), []).append(words)
+    for listed in sorted(seen.values(), key=lambda listed: not _SERIOUS.search(listed[0])):
+        severity = Severity.ISOLATE if _SERIOUS.search(listed[0]) else Severity.MONITOR
+        times = f" ({len(listed)} times)" if len(listed) > 1 else ""
+        yield fault("host", severity, f"kernel{times}: {listed[0]}")
 
 
 def _read(text: str) -> list[str]:
-    lines = lines_of(text)
-    if not lines:
-        raise Unreadable("dmesg: no line of it is a kernel message")
-    for line in lines:
-        # a message of several lines has one stamp
-        if "\x00" in line or "\ufffd" in line:
-            raise Unreadable("dmesg: a line is not text")
-    if not _STAMP.match(lines[0]):
+    lines = kernel_lines(text)
+    # a message of several lines has one stamp
+    if not log_line(lines[0]).known or not log_line(lines[0]).words.strip():
         raise Unreadable(f"dmesg: cannot read {lines[0][:80]!r}")
     return lines
 

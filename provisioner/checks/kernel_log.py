@@ -1,7 +1,6 @@
 """E6, E7: no Xid, SXid, uncorrectable PCIe error or narrowed PCIe link in the kernel log.
 
-A log cannot say that it is whole: its first part may be gone from the ring buffer. Faults that
-fall out of it are found again by counters (ECC, remapping, NVLink), which do not roll over.
+A log whose first part is gone from the ring buffer never passes: an Xid may have been in it.
 """
 
 from __future__ import annotations
@@ -12,7 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from provisioner.checks.check import Check, CheckContext, Unreadable, fault
 from provisioner.checks.commands import KERNEL_LOG
 from provisioner.checks.error_codes import Family, rank
-from provisioner.checks.reading import lines_of, text_of
+from provisioner.checks.kernel_lines import REACHES_BACK, begins_at_boot, kernel_lines
+from provisioner.checks.reading import text_of
 from provisioner.checks.xid_events import NO_CODE, ErrorEvent, events_of
 from provisioner.checks.xid_lines import log_line
 from provisioner.model.health import Evidence, Finding, Gate, Severity
@@ -26,13 +26,13 @@ _OTHER = (
 
 
 def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterator[Finding]:
-    lines = lines_of(text_of(evidence, KERNEL_LOG))
+    lines = kernel_lines(text_of(evidence, KERNEL_LOG))
     if not any(read.known and read.words.strip() for read in map(log_line, lines)):
         raise Unreadable("dmesg: no line of it is a kernel message")
-    if any("\x00" in line or "\ufffd" in line for line in lines):
-        raise Unreadable("dmesg: a line is not text")
     # the gravest first: a flood of small ones must not push it out of a bounded result
     found = [*_coded(lines, context), *_others(lines)]
+    if not begins_at_boot(lines):
+        found.append(fault("host", Severity.CONFIG, REACHES_BACK, log_line(lines[0]).words))
     yield from sorted(found, key=lambda f: -rank(f.severity))
 
 

@@ -110,9 +110,12 @@ def test_a_flood_is_counted_and_hides_nothing() -> None:
     assert ordered == sorted(ordered, reverse=True)
 
 
+BEGIN = "2026-03-01T10:00:00,000000+00:00 Linux version 6.8.0-51-generic"
+
+
 def test_repeated_words_are_one_finding_with_its_count() -> None:
     line = "2026-03-01T10:05:00,000000+00:00 NVRM: Xid (PCI:0000:52:00): 79, GPU has fallen off"
-    evidence = Evidence(source="dmesg", exit_code=0, text="\n".join([line] * 50))
+    evidence = Evidence(source="dmesg", exit_code=0, text="\n".join([BEGIN, *[line] * 50]))
 
     result = CHECK.judge(
         {"kernel_log": evidence}, CheckContext(slot_of_pci={"0000:52:00": "GPU_SXM_5"})

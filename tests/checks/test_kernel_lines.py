@@ -1,0 +1,140 @@
+"""A kernel log is judged only from its boot on, whichever tool printed it and at whatever level."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from provisioner.checks import kernel_errors, kernel_log
+from provisioner.checks.check import CheckContext
+from provisioner.checks.kernel_lines import begins_at_boot, harmless, level_of
+from provisioner.model.health import CheckResult, Evidence, Severity, Verdict
+
+GREETING = "Linux version 6.8.0-51-generic (buildd@lcy02) #52-Ubuntu SMP"
+NFS = "nfs: server storage1 not responding, timed out"
+XID = "NVRM: Xid (PCI:0000:52:00): 79, pid=1234, GPU has fallen off the bus."
+
+
+def journal(*entries: tuple[str, int]) -> str:
+    """`journalctl -k -o json`."""
+    return "".join(
+        json.dumps(
+            {
+                "__REALTIME_TIMESTAMP": str(1772359200000000 + at),
+                "_BOOT_ID": "0123456789abcdef0123456789abcdef",
+                "_TRANSPORT": "kernel",
+                "SYSLOG_IDENTIFIER": "kernel",
+                "PRIORITY": str(priority),
+                "MESSAGE": words,
+            }
+        )
+        + "\n"
+        for at, (words, priority) in enumerate(entries)
+    )
+
+
+def judged(check: str, text: str, **context: object) -> CheckResult:
+    found = {"kernel_log": kernel_log.CHECK, "kernel_errors": kernel_errors.CHECK}[check]
+    evidence = {check: Evidence(source="journalctl", exit_code=0, text=text)}
+    return found.judge(evidence, CheckContext.model_validate(context))
+
+
+@pytest.mark.parametrize(
+    ("first", "whole"),
+    [
+        (f"[    0.000000] {GREETING}", True),
+        ("[    0.000000] microcode: microcode updated early to revision 0x2b000590", True),
+        ("[    0.000000] Booting Linux on physical CPU 0x0000000000 [0x410fd4f0]", True),
+        (f"2026-03-01T10:00:00,000000+00:00 {GREETING}", True),
+        (f"Mar 01 10:00:00 gpu17 kernel: {GREETING}", True),
+        (f"<5>[    0.000000] {GREETING}", True),
+        (f"kern  :notice: [    0.000000] {GREETING}", True),
+        ("[  812.120417] mlx5_core 0000:18:00.0 eth0: Link up", False),
+        ("2026-03-01T10:00:09,120000+00:00 mlx5_core 0000:18:00.0 eth0: Link up", False),
+    ],
+)
+def test_a_log_begins_at_the_boot_or_it_does_not(first: str, whole: bool) -> None:
+    assert begins_at_boot([first]) is whole
+
+
+@pytest.mark.parametrize("check", ["kernel_log", "kernel_errors"])
+def test_a_log_without_its_beginning_is_no_pass_and_says_what_to_do(check: str) -> None:
+    result = judged(check, "[  812.120417] usb 1-14: new high-speed USB device number 4\n")
+
+    assert result.verdict is Verdict.FAIL
+    assert [f.severity for f in result.findings] == [Severity.CONFIG]
+    assert "log_buf_len" in result.findings[0].detail
+    assert "journalctl -k" in result.findings[0].detail
+
+
+@pytest.mark.parametrize("check", ["kernel_log", "kernel_errors"])
+def test_a_quiet_journal_passes(check: str) -> None:
+    text = journal((GREETING, 5), ("mlx5_core 0000:18:00.0: Link up", 6))
+
+    assert judged(check, text).verdict is Verdict.PASS
+
+
+def test_a_journal_is_judged_by_the_level_of_each_message() -> None:
+    text = journal((GREETING, 5), (NFS, 5), (NFS.replace("1", "2"), 3))
+
+    result = judged("kernel_errors", text)
+
+    assert [f.detail for f in result.findings] == [
+        "kernel: nfs: server storage2 not responding, timed out"
+    ]
+
+
+def test_an_xid_is_found_in_a_journal() -> None:
+    result = judged("kernel_log", journal((GREETING, 5), (XID, 3)))
+
+    assert result.findings[0].detail.startswith("Xid 79")
+
+
+def test_the_heads_of_journalctl_are_no_messages() -> None:
+    head = "-- Journal begins at Sun 2026-03-01 10:00:00 UTC, ends at Sun 2026-03-01 11:00:00. --\n"
+
+    text = head + f"Mar 01 10:00:00 gpu17 kernel: {GREETING}\n"
+
+    assert judged("kernel_log", text).verdict is Verdict.PASS
+
+
+def test_a_site_names_its_own_harmless_messages() -> None:
+    text = journal((GREETING, 5), (NFS, 3))
+
+    assert judged("kernel_errors", text).verdict is Verdict.FAIL
+    assert judged("kernel_errors", text, harmless_lines=["^nfs: server"]).verdict is Verdict.PASS
+
+
+def test_one_message_with_other_numbers_is_one_finding() -> None:
+    text = journal(
+        (GREETING, 5), *((f"nfs: server storage{n} not responding", 3) for n in range(9))
+    )
+
+    result = judged("kernel_errors", text)
+
+    assert [f.detail for f in result.findings] == [
+        "kernel (9 times): nfs: server storage0 not responding"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "level"),
+    [
+        ("<11>[   12.3] words", 3),
+        ("3,812,120417,-;words", 3),
+        ("kern  :err   : [   12.300000] words", 3),
+        ('{"PRIORITY": "4", "MESSAGE": "words"}', 4),
+        ('{"PRIORITY": "", "MESSAGE": "words"}', None),
+        ("[   12.300000] words", None),
+    ],
+)
+def test_a_line_tells_its_level_where_its_form_has_one(line: str, level: int | None) -> None:
+    assert level_of(line) == level
+
+
+def test_what_imbue_calls_harmless_is_harmless_and_a_machine_check_is_not() -> None:
+    assert harmless("ACPI Error: No handler for Region [SYSI]")
+    assert harmless("No Local Variables are initialized for Method [_GHL]")
+    assert not harmless("mce: [Hardware Error]: Machine check events logged")
+    assert not harmless(NFS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import ironic_python_agent.config  # noqa: F401  registers the options that its modules read on import
+import ironic_python_agent.config  # noqa: F401  registers options that its modules read
 
 ROOT = Path(__file__).parents[2]
 for folder in (ROOT, ROOT / "images" / "hardware_manager"):

@@ -17,13 +17,14 @@ from statistics import NormalDist, median
 
 from provisioner.model.base import Record
 from provisioner.model.cohort import Sample
-from provisioner.model.health import Finding, HealthReport, Severity, Verdict
+from provisioner.model.health import CheckResult, Finding, HealthReport, Severity, Verdict
 from provisioner.model.inventory import Inventory
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.metrics import MetricRule, matters, rule_of
 
 _RAIL = re.compile(r"rail ?[0-9]+")
 MEMBERS_MAX = 512  # the newest samples that a node is held against; more tell nothing new
+AFTER = " after "  # as `checks.after` names results
 SIBLINGS_MIN = 4  # parts of one node that are compared with one another
 
 
@@ -52,14 +53,17 @@ class Outlier(Record):
 
 
 def sample_of(report: HealthReport, inventory: Inventory, profile: str, rack: str) -> Sample:
-    """A report's numbers; of a metric that several checks give, the last one's.
+    """A report's numbers. What was measured after a load test is a metric of its own.
 
     A check that was skipped for want of a floor says nothing against a node: it may teach that
     floor. One that was skipped behind a failure has that failure beside it.
     """
     measured: dict[str, float] = {}
     for result in report.results:
-        measured.update(result.measured)
+        _, _, load = result.check.partition(AFTER)
+        for metric, value in result.measured.items():
+            name, _, part = metric.partition("/")
+            measured[f"{name}{AFTER}{load}/{part}" if load else metric] = value
     return Sample(
         node=report.node,
         rack=rack,
@@ -173,7 +177,7 @@ def applied(report: HealthReport, found: Sequence[Outlier]) -> HealthReport:
     """The report after each outlier was added to the results that measured it: they failed."""
     results = []
     for result in report.results:
-        mine = tuple(_finding(o) for o in found if o.metric in result.measured)
+        mine = tuple(_finding(o) for o in found if _gave(result, o.metric))
         if mine:
             verdict = Verdict.FAIL if result.verdict is Verdict.PASS else result.verdict
             changes = {"verdict": verdict, "findings": (*result.findings, *mine)}
@@ -181,6 +185,14 @@ def applied(report: HealthReport, found: Sequence[Outlier]) -> HealthReport:
         else:
             results.append(result)
     return report.model_copy(update={"results": tuple(results)})
+
+
+def _gave(result: CheckResult, metric: str) -> bool:
+    """Whether this result measured this metric of a sample."""
+    _, _, load = result.check.partition(AFTER)
+    name, _, part = metric.partition("/")
+    plain, _, after = name.partition(AFTER)
+    return load == after and f"{plain}/{part}" in result.measured
 
 
 def blocker(outlier: Outlier) -> Blocker:

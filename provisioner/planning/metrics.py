@@ -37,15 +37,17 @@ RULES: dict[str, MetricRule] = {
     "_us": MetricRule(sign=-1, relative=0.05, absolute=0.2, source=_Z),
     "_ms": MetricRule(sign=-1, relative=0.05, absolute=0.0, source="SuperBench: latency 5 %"),
     "_per_s": MetricRule(sign=-1, relative=0.50, absolute=1.0, source=_Z),
-    "_c": MetricRule(sign=-1, relative=0.0, absolute=8.0, source=_Z),
+    # other temperatures tell more of the room and of what ran a minute ago than of the part
+    "gpu_temperature_c": MetricRule(sign=-1, relative=0.0, absolute=15.0, source=_Z),
+    "optic_temperature_c": MetricRule(sign=-1, relative=0.0, absolute=15.0, source=_Z),
     "_dbm": MetricRule(sign=1, relative=0.0, absolute=2.0, source=_Z),
 }
 
 
 @lru_cache(maxsize=4096)
 def rule_of(name: str) -> MetricRule | None:
-    """The rule of "name/part" or "name"; None: it is not compared."""
-    metric = name.partition("/")[0]
+    """The rule of "name/part", "name after load/part" or "name"; None: it is not compared."""
+    metric = name.partition("/")[0].partition(" after ")[0]
     for ending in sorted(RULES, key=len, reverse=True):
         if metric.endswith(ending):
             return RULES[ending]

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from provisioner.model.cohort import Baseline, Sample
 from provisioner.model.health import CheckResult, Gate, HealthReport, Verdict
+from provisioner.model.inventory import Inventory
 from provisioner.planning.baseline import LearningPolicy, NotLearned, learn
-from provisioner.planning.cohort import Policy, applied, judge, outliers, siblings
+from provisioner.planning.cohort import Policy, applied, judge, outliers, sample_of, siblings
 
 POLICY = Policy()
 LEARNING = LearningPolicy()
@@ -81,10 +82,33 @@ def test_less_is_better_for_temperatures_and_rates():
     cool = [sample(n, {"gpu_temperature_c/GPU 0": 55.0 + n % 3}) for n in range(20)]
     still = [sample(n, {"out_of_sequence_per_s/mlx5_0": 0.0}) for n in range(20)]
 
-    assert judge(sample(99, {"gpu_temperature_c/GPU 0": 75.0}), cool, POLICY) != ()
+    assert judge(sample(99, {"gpu_temperature_c/GPU 0": 80.0}), cool, POLICY) != ()
     assert judge(sample(99, {"gpu_temperature_c/GPU 0": 35.0}), cool, POLICY) == ()
     assert judge(sample(99, {"out_of_sequence_per_s/mlx5_0": 0.5}), still, POLICY) == ()
     assert judge(sample(99, {"out_of_sequence_per_s/mlx5_0": 9.0}), still, POLICY) != ()
+
+
+def test_what_is_measured_after_a_load_is_compared_with_the_same_load_only():
+    def after(check: str, value: float) -> CheckResult:
+        return CheckResult(
+            check=check, gate=Gate.A, verdict=Verdict.PASS,
+            measured={"gpu_temperature_c/GPU 0": value},
+        )  # fmt: skip
+
+    def seen(node: str, burnt: float) -> HealthReport:
+        results = (after("temperatures", 40.0), after("temperatures after gpu_burn", burnt))
+        return HealthReport(
+            node=node, inventory_digest="d", started_at=0, ended_at=1, results=results
+        )
+
+    inventory = Inventory(node="n", vendor="v")
+    fleet = [sample_of(seen(f"n{n}", 70.0), inventory, "hgx", "r") for n in range(12)]
+    report = seen("hot", 95.0)
+
+    judged = applied(report, judge(sample_of(report, inventory, "hgx", "r"), fleet, POLICY))
+
+    assert [r.verdict for r in judged.results] == [Verdict.PASS, Verdict.FAIL]
+    assert judge(fleet[0], fleet, POLICY) == ()
 
 
 def test_a_gpu_is_held_against_its_seven_siblings_even_in_a_fleet_of_one():

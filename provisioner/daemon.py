@@ -19,6 +19,7 @@ from provisioner.checks import ALL as CHECKS
 from provisioner.checks.threshold_data import Limits
 from provisioner.control.certifier import Certifier
 from provisioner.control.engine import EmbeddedEngine
+from provisioner.control.fabric import FabricSessions
 from provisioner.control.observer import Observer
 from provisioner.control.performer import Performer
 from provisioner.control.reconciler import Reconciler
@@ -28,6 +29,7 @@ from provisioner.execution.artifacts import Artifacts
 from provisioner.execution.collector import Collector
 from provisioner.execution.erasure import Eraser
 from provisioner.execution.executor import Executor
+from provisioner.execution.fabric_tests import FabricTests
 from provisioner.execution.host_keys import HostLogin
 from provisioner.execution.identify import Identifier
 from provisioner.execution.os_images import OsImages
@@ -144,12 +146,17 @@ class Daemon:
             self.engine.submit,
             None if self.watcher is None else self.watcher.keeper.held,
         )
+        tests = FabricTests(self.site, parts.store, parts.matrix, parts.thresholds)
+        self.fabric = FabricSessions(parts.store, parts.clock, parts.settings, tests)
         self._ticking: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
         """Take up what was left, then look for work for ever."""
         await self.engine.start()
-        self._ticking = [asyncio.create_task(self.scheduler.run(), name="scheduler")]
+        self._ticking = [
+            asyncio.create_task(self.scheduler.run(), name="scheduler"),
+            asyncio.create_task(self.fabric.run(), name="fabric sessions"),
+        ]
         if self.watcher is not None:
             self._ticking.append(asyncio.create_task(self.watcher.run(), name="watcher"))
 
@@ -166,6 +173,7 @@ class Daemon:
             task.cancel()
         await asyncio.gather(*self._ticking, return_exceptions=True)
         await self.engine.stop()
+        await self.fabric.stop()
         await self.tenancy.close()
 
 

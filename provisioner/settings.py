@@ -125,6 +125,24 @@ class Settings(Record):
         0.0, ge=0, description="Time that the tests of one node may take; 0: as long as it takes."
     )
 
+    fabric_partners_min: int = Field(
+        3,
+        ge=3,
+        le=64,
+        description="Gate C: other nodes that there must be before tests among nodes begin.",
+    )
+    fabric_gather_s: float = Field(
+        600.0,
+        ge=0,
+        description="Nodes that are ready for gate C within this are tested together.",
+    )
+    fabric_wait_s: float = Field(
+        21600.0, gt=0, description="A node waits this long for partners, then a person is told."
+    )
+    fabric_session_limit_s: float = Field(
+        7200.0, gt=0, description="Tests among nodes end within this; what is open stays so."
+    )
+
     # from one tenant to the next
     erase_required: str = Field(
         "disk host_memory gpu_memory",

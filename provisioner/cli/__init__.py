@@ -11,6 +11,7 @@ import typer
 
 from provisioner.cli import (
     agents,
+    alert,
     certificate,
     certify,
     checks,
@@ -46,6 +47,7 @@ app.command("certify")(certify.certify)
 app.command("xid")(xid.xid)
 app.add_typer(node.app, name="node")
 app.add_typer(agents.app, name="agents")
+app.add_typer(alert.app, name="alert")
 app.add_typer(checks.app, name="checks")
 app.add_typer(certificate.app, name="certificate")
 app.add_typer(cohort.app, name="cohort")

@@ -6,16 +6,19 @@ import asyncio
 import logging
 import signal
 import stat
-from contextlib import AbstractAsyncContextManager, nullcontext
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from provisioner.agents_opening import AgentDoor, ServedAgents, serve_agents, simulated
+from provisioner.cli.alert_sources import read_senders
 from provisioner.cli.checked_options import check_ca, check_directory, check_file
 from provisioner.cli.matrix_files import read_matrix
 from provisioner.daemon import Daemon, Parts, serve_artifacts
+from provisioner.event_intake import open_watch
 from provisioner.event_loop import new_event_loop
 from provisioner.execution import artifacts as artifact_files
 from provisioner.execution.host_keys import login_of
@@ -25,6 +28,7 @@ from provisioner.model.input_error import InputError
 from provisioner.nvue import NvueTransport
 from provisioner.opening import Data, open_data, read_settings, read_thresholds
 from provisioner.ports import Clock, Remote
+from provisioner.redfish.event_stream import RedfishStreams
 from provisioner.redfish.governor import LoginGovernor
 from provisioner.redfish.transport import RedfishTransport
 from provisioner.settings import Settings
@@ -45,6 +49,8 @@ AgentHost = Annotated[str, typer.Option(help="Our address that maintenance agent
 AgentUrl = Annotated[str, typer.Option(help="How ramdisks reach it, if not by host and port.")]
 CaFile = Annotated[Path | None, typer.Option(help="CAs that BMC certificates may have.")]
 Thresholds = Annotated[Path | None, typer.Option(help="The site's own (docs/thresholds.md).")]
+EventsUrl = Annotated[str, typer.Option(help="https://ADDRESS:PORT where events are pushed.")]
+AlertSources = Annotated[Path | None, typer.Option(help="Who may push (docs/watch.md).")]
 Simulator = Annotated[Path | None, typer.Option(help="Control socket of `provisioner sim serve`.")]
 
 
@@ -64,6 +70,8 @@ def serve(
     known_hosts: Annotated[Path | None, typer.Option(help="Host keys we trust.")] = None,
     ca_file: CaFile = None,
     thresholds: Thresholds = None,
+    events_url: EventsUrl = "",
+    alert_sources: AlertSources = None,
     simulator: Simulator = None,
     lab: Annotated[bool, typer.Option(help="Unknown pins are left alone, not refused.")] = False,
 ) -> None:
@@ -79,19 +87,19 @@ def serve(
     door = AgentDoor(agent_host, agent_port, agent_url)
     remote = _checked_remote(ssh_user, ssh_key, known_hosts)
     login = login_of(ssh_user, ssh_key)
+    senders = read_senders(alert_sources)
 
     async def run() -> None:
         clock = WallClock()
         site = None if simulator is None else SimulatedRunner(simulator)
-        logins = LoginGovernor(memory=data / "failed-logins")
-        transport = RedfishTransport(chosen.requests_max, ca_file, logins)
-        switches = NvueTransport(ca_file=ca_file)
         with lock_data_directory(data):
             async with (
+                _wires(data, chosen, ca_file) as (transport, switches, streams),
                 open_data(data, clock.now()) as opened,
                 serve_artifacts(artifacts, artifact_host, artifact_port) as files,
                 _agents(site, door, data, opened, clock, chosen, files) as served,
                 _hosts(site, playbooks, data, remote, opened, clock, chosen) as hosts,
+                open_watch(events_url, senders, data, opened.store, clock, streams) as watch,
             ):
                 parts = Parts(
                     store=opened.store,
@@ -109,15 +117,27 @@ def serve(
                     matrix=pinned,
                     signer=opened.signer,
                     thresholds=read_thresholds(thresholds),
+                    watch=watch,
                 )
-                try:
-                    await _until_stopped(Daemon(parts))
-                finally:
-                    for port in (switches, transport):
-                        await port.close()
+                await _until_stopped(Daemon(parts))
 
     with asyncio.Runner(loop_factory=new_event_loop) as loop:
         loop.run(run())
+
+
+@asynccontextmanager
+async def _wires(
+    data: Path, chosen: Settings, ca_file: Path | None
+) -> AsyncIterator[tuple[RedfishTransport, NvueTransport, RedfishStreams]]:
+    """Connections to BMCs and switches; logged out of and closed at the end."""
+    logins = LoginGovernor(memory=data / "failed-logins")
+    transport = RedfishTransport(chosen.requests_max, ca_file, logins)
+    switches, streams = NvueTransport(ca_file=ca_file), RedfishStreams(transport, ca_file)
+    try:
+        yield transport, switches, streams
+    finally:
+        for port in (streams, switches, transport):
+            await port.close()
 
 
 def _check(simulator: Path | None, playbooks: Path, artifacts: Path, ca_file: Path | None) -> None:

@@ -13,6 +13,7 @@ from provisioner.control.observer import Observer
 from provisioner.execution.hold import Hold
 from provisioner.execution.validator import Validator
 from provisioner.model.cohort import Baseline, Sample
+from provisioner.model.health import CheckResult
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.outcome import Blocker
 from provisioner.planning import baseline, certification, cohort
@@ -61,7 +62,9 @@ class Certifier:
         )
         if isinstance(report, Blocker):
             return (report,)
-        report = report.model_copy(update={"causes": () if chosen is None else chosen.causes})
+        if chosen is not None:
+            asked = {"causes": chosen.causes, "fabric": chosen.fabric}
+            report = report.model_copy(update=asked)
         sample = cohort.sample_of(report, view.inventory, node.profile, node.location.rack)
         others = await self._store.samples(node.profile, sample.versions, cohort.MEMBERS_MAX)
         found = cohort.judge(sample, others, _COHORT)
@@ -75,6 +78,35 @@ class Certifier:
             sample = sample.model_copy(update={"sound": sample.sound and not found})
             await self._store.put_sample(sample)
             await self._learn([*(s for s in others if s.node != node.id), sample], sample)
+        return ()
+
+    async def prove(self, hold: Hold, node: Node, view: View) -> Sequence[Blocker]:
+        """Gate C's results into the report, and the error checks again after its load."""
+        assert view.inventory is not None
+        assert view.report is not None
+        assert view.fabric is not None
+        results: Sequence[CheckResult] = view.fabric.results
+        if view.fabric.passed:
+            looked = await self._validator.after_fabric(
+                node, view.inventory, view.report, results[-1], await self._learned(node)
+            )
+            if isinstance(looked, Blocker):
+                return (looked,)
+            results = looked
+        selected = (*view.report.selected, *(r.check for r in view.fabric.results))
+        report = view.report.model_copy(
+            update={
+                "results": (*view.report.results, *results),
+                "selected": selected,
+                "ended_at": self._clock.now(),
+            }
+        )
+        detail = {
+            "session": view.fabric.session,
+            "partners": list(view.fabric.partners),
+            "results": {r.check: r.verdict.value for r in results},
+        }
+        await hold.record(inventory=view.inventory, report=report, journal=[("proved", detail)])
         return ()
 
     async def certify(self, hold: Hold, node: Node, view: View) -> Sequence[Blocker]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from provisioner import checks, components
 from provisioner.control.alert_keeper import revoking
+from provisioner.control.fabric_standing import FabricStanding
+from provisioner.control.neighbours import neighbours
 from provisioner.execution.collector import Collector
 from provisioner.execution.tenancy import Tenancy
 from provisioner.model.health import Gate
@@ -13,7 +13,7 @@ from provisioner.model.inventory import DeviceKind, Inventory
 from provisioner.model.matrix import Matrix
 from provisioner.model.node import Boots, Node, NodeKind, Placement, State
 from provisioner.model.outcome import Blocker
-from provisioner.model.plan import Neighbour, Plan, Step, StepKind
+from provisioner.model.plan import Plan, Step, StepKind
 from provisioner.planning import certification, cohort, deployment, erasure
 from provisioner.planning.admission import neighbours_busy
 from provisioner.planning.history import history
@@ -29,9 +29,6 @@ from provisioner.planning.selection import (
 )
 from provisioner.ports import AlertBook, Clock, Store
 from provisioner.settings import Settings
-
-# switch components that a host's plan may depend on, and host components a switch's may
-_FACING = ("switch.os", "bluefield.nic", "supernic.nic", "nic.cx7", "host.doca")
 
 
 class Observer:
@@ -55,6 +52,7 @@ class Observer:
         self._matrix = matrix
         self._book = book  # None: alerts are nobody's business here
         self._erasure = erasure.policy_of(settings)
+        self._fabric = FabricStanding(store, clock, settings)
         self.matrix_digest = matrix.digest()
 
     async def observe(self, node: Node, operation: str) -> View:
@@ -153,6 +151,9 @@ class Observer:
         if owed := self._owed(node):
             return View(owed=owed)
         report = await self._store.report(node.id)
+        waiting = await self._fabric.waiting(node, report, nodes)
+        if waiting is not None:
+            return waiting.model_copy(update={"neighbours_busy": busy})
         if report is not None and report.started_at >= node.entered_at:
             # parts were read for these checks, and no part changes without a boot or a version
             last = await self._store.inventory(node.id)
@@ -182,6 +183,7 @@ class Observer:
             selection=selection,
             report=report,
             report_blockers=blockers,
+            fabric=await self._fabric.outcome(node, report),
         )
 
     async def _selection(self, node: Node, inventory: Inventory) -> Selection | None:
@@ -192,7 +194,8 @@ class Observer:
         proof = await self._store.proof(node.id)
         served = proof is not None and last is not None and proof.certificate == last.id
         turnover = served and proof is not None and proof.tenant != node.tenant
-        change = change_since(last, inventory, turnover=turnover, suspect=node.attempts > 0)
+        suspect = node.attempts > 0 or bool(await self._fabric.accused(node, last))
+        change = change_since(last, inventory, turnover=turnover, suspect=suspect)
         days = 0.0 if last is None else max(0.0, self._clock.now() - last.issued_at) / 86400
         settings = self._settings
         policy = SelectionPolicy(
@@ -229,6 +232,7 @@ class Observer:
             )
             if node.state is State.CERTIFIED and node.kind is NodeKind.HOST:
                 problems += await self._unlike(node, inventory)
+        problems = (*problems, *await self._fabric.accused(node, certificate))
         tenants = {t.name: t for t in await self._store.tenants()}
         tenant = tenants.get(node.tenant)
         nodes = {n.id: n for n in await self._store.nodes()}
@@ -240,6 +244,7 @@ class Observer:
             certificate_blockers=problems,
             neighbours_busy=neighbours_busy(node, nodes),
             tenant_vrf=tenant.vrf if tenant else "",
+            in_session=await self._fabric.in_session(node),
         )
 
     async def _unlike(self, node: Node, inventory: Inventory) -> tuple[Blocker, ...]:
@@ -271,29 +276,6 @@ class Observer:
             node.profile,
             kinds=components.ALL,
             history=history(await self._store.entries(node.id), operation),
-            neighbours=await self._neighbours(node),
+            neighbours=await neighbours(self._store, node),
             production=self._settings.production,
         )
-
-    async def _neighbours(self, node: Node) -> tuple[Neighbour, ...]:
-        """Versions at the other ends of this node's cables, as last seen."""
-        if node.kind is NodeKind.HOST:
-            others = sorted({p.switch for p in node.ports})
-        else:
-            nodes = await self._store.nodes()
-            others = sorted(n.id for n in nodes if any(p.switch == node.id for p in n.ports))
-        found = []
-        for other in others:
-            inventory = await self._store.inventory(other)
-            if inventory is not None:
-                found.append(Neighbour(node=other, versions=_versions(inventory)))
-        return tuple(found)
-
-
-def _versions(inventory: Inventory) -> Mapping[str, tuple[str, ...]]:
-    versions: dict[str, tuple[str, ...]] = {}
-    for kind in _FACING:
-        seen = sorted({c.version for c in inventory.of_kind(kind) if c.version})
-        if seen:
-            versions[kind] = tuple(seen)
-    return versions

@@ -32,6 +32,7 @@ from provisioner.planning.lifecycle import (
     Execute,
     Fence,
     Identify,
+    Prove,
     Release,
     Rest,
     Sanitize,
@@ -90,6 +91,9 @@ class Performer:
             case Validate():
                 assert view is not None
                 return await self._certifier.validate(hold, node, view)
+            case Prove():
+                assert view is not None
+                return await self._certifier.prove(hold, node, view)
             case Certify():
                 assert view is not None
                 return await self._certifier.certify(hold, node, view)

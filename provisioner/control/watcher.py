@@ -43,6 +43,7 @@ class WatchParts:
     new_secret: Callable[[], str]
     streams: EventStreams | None = None
     listener: str = ""
+    attach: Callable[[Watcher], None] | None = None  # told who takes in what is pushed
 
 
 @dataclass

@@ -103,6 +103,34 @@ class Validator:
             selected=tuple(c.name for c in mine) if selected is not None else (),
         )
 
+    async def after_fabric(
+        self,
+        node: Node,
+        inventory: Inventory,
+        report: HealthReport,
+        load: CheckResult,
+        learned: Mapping[str, tuple[float, str]] | None = None,
+    ) -> list[CheckResult] | Blocker:
+        """`load`, which ran among nodes, and what grew on this one since the report's last look."""
+        context = context_of(
+            node,
+            inventory,
+            self._matrix,
+            overrides=self._thresholds,
+            learned=learned,
+            grammars=_GRAMMARS,
+        )
+        mine = [c for c in self._checks if c.kind is node.kind and c.name in report.selected]
+        names = {c.name for c in mine if c.after_load}
+        last: dict[str, Evidence] = {}
+        for result in report.results:
+            if result.check.partition(" after ")[0] not in names:
+                continue
+            raw = json.loads(await self._store.evidence(result.evidence) or "{}")
+            found = {n: Evidence.model_validate(e) for n, e in raw.items()}
+            last.update({n: e for n, e in found.items() if not n.endswith(BEFORE)})
+        return await self._after_load(node, load, mine, context, last)
+
     async def _stage(
         self,
         node: Node,

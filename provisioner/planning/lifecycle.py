@@ -10,11 +10,13 @@ from pydantic import Field
 
 from provisioner.model.base import Record
 from provisioner.model.certificate import Certificate
+from provisioner.model.fabric_session import FabricOutcome
 from provisioner.model.health import HealthReport
 from provisioner.model.inventory import Inventory
 from provisioner.model.node import Node, NodeKind, Placement, State
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.plan import Plan, Step
+from provisioner.planning.fabric_session import proved
 from provisioner.planning.journey import may_enter
 from provisioner.planning.selection import Selection
 
@@ -48,6 +50,10 @@ class View(Record):
     selection: Selection | None = None  # which checks what changed asks for
     report: HealthReport | None = None  # only if it judged exactly this inventory and this boot
     report_blockers: tuple[Blocker, ...] = ()  # what keeps a certificate back
+    fabric: FabricOutcome | None = None  # what tests among nodes said of it after that report
+    fabric_wait: str = ""  # it waits for that, and was not looked at; what for
+    fabric_late: tuple[Blocker, ...] = ()  # it waits too long
+    in_session: bool = False  # it is tested with others now
     certificate: Certificate | None = None
     certificate_blockers: tuple[Blocker, ...] = ()  # why the one in force is not valid any more
     neighbours_busy: tuple[str, ...] = ()  # switches of this node's ports that are being upgraded
@@ -85,6 +91,10 @@ class Validate(Record):
     """Run the health checks."""
 
 
+class Prove(Record):
+    """Take over what tests among nodes said of it, and look for what they have left behind."""
+
+
 class Certify(Record):
     """Issue a certificate and enter `certified`."""
 
@@ -108,7 +118,19 @@ class Rest(Record):
     why: str
 
 
-Turn = Enter | Identify | Fence | Sanitize | Execute | Validate | Certify | Release | Wait | Rest
+Turn = (
+    Enter
+    | Identify
+    | Fence
+    | Sanitize
+    | Execute
+    | Validate
+    | Prove
+    | Certify
+    | Release
+    | Wait
+    | Rest
+)
 
 
 def decide(node: Node, view: View, poll_s: float) -> Turn:
@@ -172,6 +194,8 @@ def _converging(node: Node, view: View, poll_s: float) -> Turn:
 def _validating(node: Node, view: View, poll_s: float) -> Turn:
     if view.owed:
         return Enter(state=State.CONVERGING, why=str(view.owed[0]))
+    if view.fabric_wait:
+        return _waiting_for_partners(view, poll_s)
     assert view.plan is not None
     if not view.plan.done:
         return Enter(state=State.CONVERGING, why="drift: not every component runs its pin")
@@ -183,10 +207,24 @@ def _validating(node: Node, view: View, poll_s: float) -> Turn:
         return Enter(state=State.QUARANTINED, why=str(blocker), blockers=(blocker,))
     if view.report is None:
         return Validate()
-    if view.report_blockers:
-        first = view.report_blockers[0]
-        return Enter(state=State.QUARANTINED, why=str(first), blockers=view.report_blockers)
+    if view.fabric is not None and not proved(view.report):
+        return Prove()
+    accused = view.fabric.blockers if view.fabric is not None else ()
+    if found := accused or view.report_blockers:  # the culprit's name before what it brought about
+        return Enter(state=State.QUARANTINED, why=str(found[0]), blockers=found)
+    if view.selection is not None and view.selection.fabric and not proved(view.report):
+        return Enter(state=State.CONVERGING, why="gate C is demanded since it was validated")
     return Certify()
+
+
+def _waiting_for_partners(view: View, poll_s: float) -> Turn:
+    if view.neighbours_busy and not view.in_session:
+        # that switch may be waiting for us to leave
+        return Enter(state=State.CONVERGING, why=f"{view.neighbours_busy[0]} is being upgraded")
+    if view.fabric_late:
+        why = str(view.fabric_late[0])
+        return Enter(state=State.QUARANTINED, why=why, blockers=view.fabric_late)
+    return Wait(after_s=poll_s, why=view.fabric_wait)
 
 
 def _certified(node: Node, view: View, poll_s: float) -> Turn:
@@ -201,6 +239,8 @@ def _certified(node: Node, view: View, poll_s: float) -> Turn:
         return Enter(state=State.RELEASED, why="back in service")
     if not view.tenant_vrf:
         return Rest(why="certified, waits for a tenant")
+    if view.in_session:  # it is lent; its tests end within minutes
+        return Wait(after_s=poll_s, why="it is tested with others")
     if view.neighbours_busy:
         return Wait(after_s=poll_s, why=f"{view.neighbours_busy[0]} is being upgraded")
     return Release(vrf=view.tenant_vrf)

@@ -270,6 +270,7 @@ IN_SWITCHES = (
     _switch("boot_falls_back", "W8", "the old image boots again"),
     _switch("psu_failed", "W9", "a power supply has failed"),
     _switch("fan_missing", "W10", "a fan is missing"),
+    _switch("leaf_drops", "W11", "a leaf drops packets: its rail is slow for all its nodes"),
 )
 
 IN_AGENTS = tuple(_machine(*row) for row in (*agent_faults.ALL, *load_faults.ALL))

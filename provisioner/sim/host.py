@@ -7,6 +7,7 @@ a little around a healthy level.
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -40,6 +41,9 @@ class HostView:
         self.machine, self.cables = machine, cables
         self.rng = random.Random(seed)
         self.now = 0.0
+        self.serving: dict[int, tuple[str, str]] = {}  # port -> RDMA device, boot id
+        # address of a rail -> the host that has it, and the rail (the site fills it)
+        self.peers: Mapping[str, tuple[HostView, int]] = {}
 
     @property
     def reachable(self) -> bool:

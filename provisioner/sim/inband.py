@@ -12,6 +12,7 @@ from typing import Any
 
 from provisioner.sim import (
     outputs_burn,
+    outputs_fabric,
     outputs_gpu,
     outputs_load,
     outputs_nic,
@@ -45,6 +46,9 @@ TOOLS: tuple[tuple[str, Tool, float], ...] = (
     ("gpu_burn -tc 900", outputs_burn.gpu_burn, 905.0),
     ("gpu_burn -tc ", outputs_burn.gpu_burn, 125.0),
     ("i=0; export CUDA_DEVICE_ORDER=PCI_BUS_ID; for p in ", outputs_burn.loopback, 100.0),
+    ("command -v ib_write_bw; ", outputs_fabric.devices, 0.1),
+    ("export PROVISIONER_FABRIC=", outputs_fabric.fabric, 30.0),
+    ("for f in $(grep -lsz '^PROVISIONER_FABRIC=", outputs_fabric.clean, 0.1),
     ("fio ", outputs_burn.fio, 75.0),
     ("stress-ng ", outputs_burn.stress_ng, 121.0),
     ("stream_c", outputs_burn.stream, 20.0),

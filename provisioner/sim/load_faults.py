@@ -1,4 +1,4 @@
-"""Faults that only a load test shows: nothing in a host's inventory tells of them."""
+"""Faults that only a load test shows, on one node or among several: no inventory tells of them."""
 
 from __future__ import annotations
 
@@ -10,4 +10,6 @@ ALL = (
     ("loopback_slow", "L4", "a rail's NIC copies at half the speed of its port"),
     ("drive_errors", "L5", "a drive's reads end with an error"),
     ("memory_flips_bits", "L6", "the host's memory flips bits under load"),
+    ("cable_lossy", "F1", "a rail's cable loses packets: slow with every partner"),
+    ("slow_among_nodes", "F2", "a node is slow on all rails, with every partner"),
 )

@@ -57,7 +57,7 @@ def loopback(view: HostView, _command: str) -> Output:
         level = view.near(LOOPBACK_GBIT_S * (0.5 if slow else 1.0), 0.001)
         if card.traits.get("link_down") or not _rate(card).startswith("400 "):
             continue  # below 400 Gbit/s it is no rail to the loop
-        text += f"== rail {rail} {device}\n{_write_bw(device, float(level))}== end {device} 0\n"
+        text += f"== rail {rail} {device}\n{write_bw(device, float(level))}== end {device} 0\n"
     return Output(0, text)
 
 
@@ -65,10 +65,11 @@ def _rate(card: Device) -> str:
     return str(card.traits.get("rate", "400 Gb/sec (4X NDR)"))
 
 
-def _write_bw(device: str, gbit_s: float) -> str:
+def write_bw(device: str, gbit_s: float, title: str = "RDMA_Write BW Test") -> str:
+    """One run of `ib_write_bw` with messages of 8 MiB, as its client prints it."""
     rate = gbit_s * 125e6 / MESSAGE_BYTES / 1e6
     return (
-        f"{_RULE}                    RDMA_Write BW Test\n"
+        f"{_RULE}                    {title}\n"
         f" Dual-port       : OFF\t\tDevice         : {device}\n"
         " Number of qps   : 1\t\tTransport type : IB\n"
         " Connection type : RC\t\tUsing SRQ      : OFF\n"

@@ -81,6 +81,13 @@ class Site:
         self.switches: dict[str, Switch] = {}
         self._build_switches(units(nodes), vrfs, switch_durations)
         self.hosts = {node: self._wire(place) for node, place in self.places.items()}
+        peers = {
+            place.addresses(rail)[0].partition("/")[0]: (self.hosts[node], rail)
+            for node, place in self.places.items()
+            for rail in range(RAILS)
+        }
+        for host in self.hosts.values():
+            host.peers = peers
         self.nvue = {n: NvueService(s, self.clock) for n, s in self.switches.items()}
         self.inband = Inband(self.hosts, self.clock, sleep or sleeping(self.clock))
         self.agents = Agents(self.machines, {n: _address(p) for n, p in self.places.items()})

@@ -1,0 +1,267 @@
+"""The listener for what others tell us: events that BMCs post, and alerts that sources push.
+
+HTTPS only. Rule: a request is nobody's until its secret was checked, and nothing of it is read
+before it is known to be small; what it says is data, and acts on nothing by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import json
+import logging
+import secrets
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from aiohttp import web
+
+from provisioner.agent.server import Rate
+from provisioner.agent.tls import open_authority
+from provisioner.control.port_watch import PortReport
+from provisioner.control.watcher import Watcher, WatchParts
+from provisioner.model.input_error import InputError
+from provisioner.planning.pushed_alerts import Directory, Source, Told, told
+from provisioner.ports import Clock, EventStreams, Secret
+from provisioner.store.alert_rows import AlertRows
+from provisioner.store.sql_store import SqlStore
+
+log = logging.getLogger(__name__)
+
+WEBHOOK, EVENTS = "/v1/alerts/webhook", "/v1/redfish/events"
+BODY_MAX = 2 * 1024 * 1024  # bytes; a metric report of a whole baseboard has several 100 KB
+BODY_S = 20.0
+REPLAY_S = 300.0  # a signed request is good for so long, either way of our clock
+SEEN_MAX = 65_536  # signatures that are remembered for that time
+DIRECTORY_S = 60.0  # names and serials are looked up anew after this
+SIGNATURE, TIMESTAMP, SOURCE = (
+    "X-Provisioner-Signature",
+    "X-Provisioner-Timestamp",
+    "X-Provisioner-Source",
+)
+
+
+@dataclass(frozen=True)
+class Sender:
+    """A source with its secret. `signed`: it signs its requests, else it shows a bearer token."""
+
+    source: Source
+    secret: Secret
+    signed: bool
+
+
+class Intake:
+    """The HTTP side of the watch. Until `attach` it answers 503: nobody is there to be told."""
+
+    def __init__(self, senders: tuple[Sender, ...], store: SqlStore, clock: Clock) -> None:
+        self._senders = {s.source.name: s for s in senders}
+        self._store, self._clock = store, clock
+        self._seen: OrderedDict[str, float] = OrderedDict()
+        self._watcher: Watcher | None = None
+        self._directory: tuple[float, Directory] | None = None
+        self._serials: dict[str, tuple[str, ...]] = {}  # certificate -> serials
+
+    def attach(self, watcher: Watcher) -> None:
+        """From now on there is somebody to be told."""
+        self._watcher = watcher
+
+    def application(self) -> web.Application:
+        """Both doors; anything else is 404."""
+        rate = Rate(lambda: asyncio.get_running_loop().time())
+
+        @web.middleware
+        async def bounded(request: web.Request, handler: Any) -> web.StreamResponse:
+            if not rate.admits(request.remote or ""):
+                return web.Response(status=429, headers={"Retry-After": "30"})
+            answer: web.StreamResponse = await handler(request)
+            answer.force_close()
+            return answer
+
+        app = web.Application(middlewares=[bounded])
+        app.router.add_post(WEBHOOK, self._webhook)
+        app.router.add_post(EVENTS + "/{id:[A-Za-z0-9_-]{1,64}}", self._event)
+        return app
+
+    async def _event(self, request: web.Request) -> web.Response:
+        body = await _body(request)
+        if isinstance(body, web.Response):
+            return body
+        document = _json(body)
+        if document is None:
+            return web.Response(status=400)
+        if self._watcher is None:
+            return web.Response(status=503)
+        status = await self._watcher.feeds.delivered(request.match_info["id"], document)
+        return web.Response(status=status)
+
+    async def _webhook(self, request: web.Request) -> web.Response:
+        body = await _body(request)
+        if isinstance(body, web.Response):
+            return body
+        sender = self._sender(request.headers, body)
+        if sender is None:
+            return web.Response(status=401)
+        document = _json(body)
+        if document is None:
+            return web.Response(status=400)
+        if self._watcher is None:
+            return web.Response(status=503)
+        found = told(sender.source, document, await self._known(), self._clock.now())
+        await self._hand_on(self._watcher, found)
+        if found.unnamed:
+            log.warning("%s: names no node of ours: %s", sender.source.name, found.unnamed[:3])
+        answer = {
+            "alerts": len(found.signals),
+            "ports": len(found.ports),
+            "unknown_nodes": list(found.unnamed[:16]),
+            "unreadable": found.unreadable,
+        }
+        return web.json_response(answer, status=202)
+
+    async def _hand_on(self, watcher: Watcher, found: Told) -> None:
+        for node in dict.fromkeys(s.node for s in found.signals):
+            await watcher.report(node, [s for s in found.signals if s.node == node])
+        await watcher.count(
+            PortReport(node=p.node, port=p.port, counters=p.counters, link=p.link, at=p.at)
+            for p in found.ports
+        )
+
+    def _sender(self, headers: Mapping[str, str], body: bytes) -> Sender | None:
+        """Who sent this, proved: by its bearer token, or by a signature that is new."""
+        scheme, _, token = headers.get("Authorization", "").partition(" ")
+        if scheme.lower() == "bearer":
+            given = hashlib.sha256(token.strip().encode()).digest()
+            return next(
+                (
+                    s
+                    for s in self._senders.values()
+                    if not s.signed and hmac.compare_digest(given, _digest(s.secret))
+                ),
+                None,
+            )
+        sender = self._senders.get(headers.get(SOURCE, ""))
+        stamp = headers.get(TIMESTAMP, "")
+        if sender is None or not sender.signed or not stamp.isascii() or not stamp.isdigit():
+            return None
+        now = self._clock.now()
+        if len(stamp) > 12 or abs(now - int(stamp)) > REPLAY_S:
+            return None
+        name = sender.source.name
+        wanted = signature(sender.secret, name, stamp, body)
+        if not hmac.compare_digest(wanted, headers.get(SIGNATURE, "").lower()):
+            return None
+        while self._seen and next(iter(self._seen.values())) < now - 2 * REPLAY_S:
+            self._seen.popitem(last=False)
+        if wanted in self._seen or len(self._seen) >= SEEN_MAX:
+            return None
+        self._seen[wanted] = now
+        return sender
+
+    async def _known(self) -> Directory:
+        now = self._clock.now()
+        if self._directory is None or now - self._directory[0] > DIRECTORY_S:
+            nodes = await self._store.nodes()
+            serials = {}
+            for node in nodes:
+                if node.certificate and node.certificate not in self._serials:
+                    found = await self._store.certificate(node.certificate)
+                    listed = found.serials if found is not None else ()
+                    self._serials[node.certificate] = tuple(
+                        part.partition("=")[2] for part in listed
+                    )
+                serials[node.id] = self._serials.get(node.certificate, ())
+            self._serials = {n.certificate: serials[n.id] for n in nodes if n.certificate}
+            self._directory = (now, Directory(nodes, serials))
+        return self._directory[1]
+
+
+def signature(secret: Secret, source: str, stamp: str, body: bytes) -> str:
+    """What a signing source sends: HMAC-SHA-256 over "source.timestamp." and the body."""
+    content = f"{source}.{stamp}.".encode() + body
+    return "sha256=" + hmac.new(secret.reveal().encode(), content, hashlib.sha256).hexdigest()
+
+
+@asynccontextmanager
+async def open_watch(
+    url: str,
+    senders: tuple[Sender, ...],
+    data: Path,
+    store: SqlStore,
+    clock: Clock,
+    streams: EventStreams | None,
+) -> AsyncIterator[WatchParts]:
+    """What the watch needs; with `url`, a listener there, at an address of this machine.
+
+    Raises `InputError` if it cannot listen.
+    """
+    intake = Intake(senders, store, clock)
+
+    def parts(listener: str) -> WatchParts:
+        return WatchParts(
+            AlertRows(store), lambda: secrets.token_urlsafe(32), streams, listener, intake.attach
+        )
+
+    if not url:
+        yield parts("")
+        return
+    host, port = _place(url)
+    runner = web.AppRunner(intake.application(), access_log=None)
+    await runner.setup()
+    tls = open_authority(data).server_context((host,))
+    try:
+        try:
+            await web.TCPSite(runner, host, port, ssl_context=tls).start()
+        except OSError as error:
+            problem = f"cannot listen there ({error.strerror or error})"
+            remedy = "Name a free port at an address of this machine."
+            raise InputError("--events-url", url, problem, remedy) from None
+        bracketed = f"[{host}]" if ":" in host else host
+        bound = f"https://{bracketed}:{runner.addresses[0][1]}"
+        log.info("events and alerts are taken at %s", bound)
+        yield parts(bound + EVENTS)
+    finally:
+        await runner.cleanup()
+
+
+def _place(url: str) -> tuple[str, int]:
+    """Host and port of our own URL. Raises `InputError`."""
+    try:
+        where = urlsplit(url)
+        if where.scheme == "https" and where.hostname and not where.path.strip("/"):
+            return where.hostname, 443 if where.port is None else where.port
+    except ValueError:
+        pass
+    remedy = "Write https://ADDRESS:PORT, as BMCs and exporters reach this machine."
+    raise InputError("--events-url", url, "this is no such address", remedy)
+
+
+def _digest(secret: Secret) -> bytes:
+    return hashlib.sha256(secret.reveal().encode()).digest()
+
+
+async def _body(request: web.Request) -> bytes | web.Response:
+    if (request.content_length or 0) > BODY_MAX:
+        return web.Response(status=413)
+    body = bytearray()
+    try:
+        async with asyncio.timeout(BODY_S):
+            async for piece in request.content.iter_any():
+                body += piece
+                if len(body) > BODY_MAX:
+                    return web.Response(status=413)
+    except TimeoutError:
+        return web.Response(status=408)
+    return bytes(body)
+
+
+def _json(body: bytes) -> Any:
+    try:
+        return json.loads(body.decode("utf-8-sig"))
+    except (ValueError, RecursionError):
+        return None

@@ -1,0 +1,254 @@
+"""Runs one test between two hosts in the maintenance VRF: server, client, cleaning, raw outputs.
+
+Whatever is started carries `PROVISIONER_FABRIC` in its environment and ends by itself after 90 s:
+after a crash it is found by that mark and ended. What hosts print is evidence; it is judged by
+`checks/fabric_checks.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import json
+import re
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+
+from pydantic import ValidationError
+
+from provisioner import components
+from provisioner.checks import fabric, fabric_checks
+from provisioner.checks.check import CheckContext, Unreadable
+from provisioner.checks.context import context_of
+from provisioner.checks.gdr_loopback import MESSAGE_BYTES
+from provisioner.checks.perftest_output import bandwidths, largest
+from provisioner.checks.rail_port import Member, RailPort
+from provisioner.checks.reading import pci
+from provisioner.checks.threshold_data import Limits
+from provisioner.execution.inband import run_commands
+from provisioner.execution.work import Site
+from provisioner.model.fabric_session import FabricRun, RailRun
+from provisioner.model.health import CheckResult, Evidence, Verdict
+from provisioner.model.inventory import Inventory
+from provisioner.model.matrix import Matrix
+from provisioner.model.node import Node
+from provisioner.model.outcome import Blocker, Reason
+from provisioner.planning import fabric_session
+from provisioner.planning.isolation_words import FabricTest
+from provisioner.ports import Store
+
+MARK = "PROVISIONER_FABRIC"
+LOOK = (
+    "command -v ib_write_bw; "
+    "for p in /sys/bus/pci/devices/*/infiniband/*; do echo $p; done; echo looked"
+)
+CLEAN = (
+    f"for f in $(grep -lsz '^{MARK}=.' /proc/[0-9]*/environ); do p=${{f#/proc/}};"
+    " kill -9 ${p%/environ}; done; echo cleaned"
+)
+SHORT_S = 30.0
+SERVE_S = 30.0  # servers allocate GPU memory before they listen
+MEASURE_S = 120.0  # a client ends itself after 90 s
+_DEVICE = re.compile(r"/([0-9a-f:.]{7,16})/infiniband/([A-Za-z0-9][A-Za-z0-9._-]{0,62})")
+_SECTION = re.compile(
+    r"^== rail (\d{1,3})$(.*?)^== end (\d{1,3}) (\d{1,3})$", re.MULTILINE | re.DOTALL
+)
+_GRAMMARS = {kind.name: kind.grammar for kind in components.ALL.values()}
+_KIND = fabric.FabricKind.RDMA_PAIR
+
+
+class FabricTests:
+    """Tests among the hosts of a site. `thresholds`: the site's own."""
+
+    def __init__(
+        self,
+        site: Site,
+        store: Store,
+        matrix: Matrix,
+        thresholds: Mapping[str, Limits] | None = None,
+    ) -> None:
+        self._site = site
+        self._store = store
+        self._matrix = matrix
+        self._thresholds = thresholds or {}
+
+    async def look(self, node: Node) -> Member | Blocker:
+        """The node as its tests need it. A Blocker: it does not answer, or cannot be tested."""
+        inventory = await self._store.inventory(node.id)
+        said = await run_commands(self._site, node, [("devices", LOOK, SHORT_S)])
+        if isinstance(said, Blocker):
+            return said
+        text = said["devices"].text
+        if inventory is None or not text.startswith("/") or not text.endswith("looked\n"):
+            return _unfit(node, f"its RDMA devices or perftest are not there: {text!r:.120}")
+        devices = {pci(m[1]): m[2] for m in _DEVICE.finditer(text)}
+        slots = {d.slot: pci(d.pci) for d in inventory.devices if d.pci}
+        ports = sorted((p for p in node.ports if p.rail >= 0), key=lambda p: p.rail)
+        # the n-th card of a rail, by PCI address, is beside the n-th GPU (checks/gdr_loopback.py)
+        order = sorted(slots.get(p.nic_slot, "") for p in ports)
+        try:
+            rails = tuple(
+                RailPort(
+                    rail=p.rail,
+                    device=devices[slots[p.nic_slot]],
+                    address=host_end(p.address),
+                    gpu=order.index(slots[p.nic_slot]),
+                )
+                for p in ports
+            )
+            return Member(node=node.id, address=node.address, rails=rails)
+        except KeyError as missing:
+            return _unfit(node, f"no RDMA device is known for {missing}")
+        except ValidationError as problem:
+            return _unfit(node, f"a name or address is not one: {problem.errors()[0]['loc']}")
+
+    async def clean(self, nodes: Iterable[Node]) -> None:
+        """End whatever tests left behind; a host that does not answer has its own time limits."""
+        look = [("clean", CLEAN, SHORT_S)]
+        await asyncio.gather(*(run_commands(self._site, node, look) for node in nodes))
+
+    async def run(
+        self,
+        session: str,
+        test: FabricTest,
+        number: int,
+        nodes: tuple[Node, Node],
+        members: tuple[Member, Member],
+    ) -> FabricRun:
+        """One test with (server, client), on all its rails at once; never their exception."""
+        tests = [fabric.rdma_pair(*members, rail) for rail in test.rails]
+        serving, measuring = (f"{session}/{test.name}/{side}" for side in ("server", "client"))
+        try:
+            begun = await self._one(nodes[0], "serve", serve(serving, tests), SERVE_S)
+            if isinstance(begun, Blocker):
+                return fabric_session.not_run(test, number)
+            said = await self._one(nodes[1], _KIND.value, measure(measuring, tests), MEASURE_S)
+        finally:
+            await self.clean(nodes)
+        if isinstance(said, Blocker):
+            return fabric_session.not_run(test, number)
+        raw = {"serve": begun.model_dump(mode="json"), _KIND.value: said.model_dump(mode="json")}
+        digest = await self._store.put_evidence(json.dumps(raw, sort_keys=True))
+        context = await self._context(nodes[1])
+        results = tuple(_judged(t, said, context) for t in tests)
+        run = fabric_session.not_run(test, number)
+        return run.model_copy(update={"results": results, "evidence": digest})
+
+    async def results(self, node: Node, runs: Sequence[FabricRun]) -> tuple[CheckResult, ...]:
+        """The node's result, judged from all outputs of its tests that passed, as one evidence."""
+        texts = []
+        for run in runs:
+            raw = await self._store.evidence(run.evidence) if run.evidence else None
+            if raw is None:
+                continue
+            sections = _sections(json.loads(raw)[_KIND.value]["text"])
+            good = [r.rail for r in run.results if r.shown == "pass"]
+            texts += [f"== {run.test} rail {n}\n{sections[n][0]}" for n in good if n in sections]
+        source = f"ib_write_bw -s {MESSAGE_BYTES} -b --report_gbits (rail by rail)"
+        found = Evidence(source=source, exit_code=0, text="\n".join(texts))
+        raw_text = json.dumps({_KIND.value: found.model_dump(mode="json")}, sort_keys=True)
+        digest = await self._store.put_evidence(raw_text)
+        result = fabric_checks.CHECK_RDMA.judge({_KIND.value: found}, await self._context(node))
+        return (result.model_copy(update={"evidence": digest}),)
+
+    async def _one(self, node: Node, name: str, line: str, limit_s: float) -> Evidence | Blocker:
+        said = await run_commands(self._site, node, [(name, line, limit_s)])
+        return said if isinstance(said, Blocker) else said[name]
+
+    async def _context(self, node: Node) -> CheckContext:
+        inventory = await self._store.inventory(node.id) or Inventory(node=node.id, vendor="")
+        return context_of(
+            node, inventory, self._matrix, overrides=self._thresholds, grammars=_GRAMMARS
+        )
+
+
+def host_end(leaf_end: str) -> str:
+    """The host's address of a cable from its leaf's, "172.0.0.1/31" -> "172.0.0.0"; "": none."""
+    try:
+        leaf = ipaddress.ip_interface(leaf_end)
+    except ValueError:
+        return ""
+    others = (
+        [str(a) for a in leaf.network if a != leaf.ip] if leaf.network.num_addresses == 2 else []
+    )
+    return others[0] if len(others) == 1 else ""
+
+
+def serve(mark: str, tests: Sequence[fabric.FabricTest]) -> str:
+    """Start the servers of all rails and say how many listen within ten seconds."""
+    lines = [command.line for test in tests for command in test.servers.values()]
+    ports = "|".join(str(fabric.PORT + (t.rail or 0)) for t in tests)
+    started = " ".join(
+        f"setsid sh -c {shlex.quote(line)} >/dev/null 2>&1 </dev/null &" for line in lines
+    )
+    return (
+        f"export {MARK}={shlex.quote(mark)}; {started} n=0;"
+        f" while [ $n -lt 20 ]; do l=$(ss -Hltn | grep -cE ':({ports}) ');"
+        f" [ $l -ge {len(lines)} ] && break; sleep 0.5; n=$((n+1)); done; echo listening $l"
+    )
+
+
+def measure(mark: str, tests: Sequence[fabric.FabricTest]) -> str:
+    """Run the clients of all rails at once, each one's output with its exit code behind it."""
+    rails = [(t.rail or 0, command.line) for t in tests for command in t.clients.values()]
+    started = " ".join(
+        f"(sh -c {shlex.quote(line)} >$d/{rail} 2>&1; echo == end {rail} $? >>$d/{rail}) &"
+        for rail, line in rails
+    )
+    numbers = " ".join(str(rail) for rail, _ in rails)
+    return (
+        f"export {MARK}={shlex.quote(mark)}; d=$(mktemp -d) || exit 1; {started} wait;"
+        f" for r in {numbers}; do echo == rail $r; cat $d/$r; done; rm -r $d"
+    )
+
+
+def _sections(text: str) -> dict[int, tuple[str, int]]:
+    """Rail -> (output, exit code); of a rail that is told twice nothing is believed."""
+    found: dict[int, tuple[str, int]] = {}
+    twice = set()
+    for match in _SECTION.finditer(text):
+        rail = int(match[1])
+        if rail in found or match[1] != match[3]:
+            twice.add(rail)
+        found[rail] = (match[2].strip("\n") + "\n", int(match[4]))
+    return {rail: told for rail, told in found.items() if rail not in twice}
+
+
+def _judged(test: fabric.FabricTest, said: Evidence, context: CheckContext) -> RailRun:
+    """One rail's outcome. Silence and garbage are no pass, and no failure of the rail either."""
+    assert test.rail is not None
+    if said.exit_code is None or said.exit_code in (124, 137):
+        return RailRun(rail=test.rail, shown="timeout", detail="the client did not end in time")
+    text, code = _sections(said.text).get(test.rail, ("", 127))
+    if code in (126, 127):
+        return RailRun(rail=test.rail, shown="not_run", detail=_words(text))
+    if code in (124, 137):
+        return RailRun(rail=test.rail, shown="timeout", detail=_words(text))
+    client = test.nodes[1]
+    command = test.clients[client]
+    output = Evidence(source=command.line, exit_code=code, text=text)
+    result = fabric_checks.judge_test(test, {client: {command.name: output}}, context)
+    try:
+        gbit_s = largest(bandwidths(text, command.line)).gbit_s
+    except Unreadable:
+        if code:
+            return RailRun(rail=test.rail, shown="fail", detail=f"exit code {code}: {_words(text)}")
+        return RailRun(rail=test.rail, shown="not_run", detail=f"unreadable: {_words(text)}")
+    if result.verdict is Verdict.PASS and not code:
+        return RailRun(rail=test.rail, shown="pass", gbit_s=gbit_s)
+    detail = result.findings[0].detail if result.findings else f"exit code {code}"
+    return RailRun(rail=test.rail, shown="fail", gbit_s=gbit_s, detail=detail)
+
+
+def _words(text: str) -> str:
+    """The end of what a host said, without anything that a terminal would obey."""
+    return " ".join("".join(c if c.isprintable() else " " for c in text[-300:]).split())
+
+
+def _unfit(node: Node, detail: str) -> Blocker:
+    return Blocker(
+        reason=Reason.CHECK_SKIPPED,
+        subject=f"{node.id}/gate C",
+        detail=detail,
+        unblock="Look at the host's RDMA devices and its perftest package.",
+    )

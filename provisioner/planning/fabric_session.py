@@ -1,0 +1,253 @@
+"""Who is tested with whom for gate C, which tests come next, and what they say of each node. Pure.
+
+Rules. Nobody is in two sessions. A node that is lent must be idle. What a node's tests showed
+counts only while it is what it was when it came in. Nobody passes who was not cleared on all rails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from statistics import median
+
+from provisioner.model.base import Record
+from provisioner.model.fabric_session import FabricMember, FabricOutcome, FabricRun, FabricSession
+from provisioner.model.health import Gate, HealthReport
+from provisioner.model.node import Node, NodeKind, Placement, State
+from provisioner.model.outcome import Blocker, Reason
+from provisioner.planning.isolation import next_round
+from provisioner.planning.isolation_words import (
+    Fabric,
+    FabricLink,
+    FabricNode,
+    FabricTest,
+    FabricTestKind,
+    IsolationPolicy,
+    Observation,
+    RailResult,
+    Round,
+    Shown,
+    Verdicts,
+)
+
+MEMBERS_MAX = 512  # a session's row is written after every round: some 4 MB then
+LENT_TO = 8  # idle nodes are lent until a session has so many: a fault in it is then found
+_COMING = frozenset({State.DISCOVERED, State.INTAKE, State.CONVERGING, State.VALIDATING})
+Seeker = tuple[Node, HealthReport]
+
+
+class SessionPolicy(Record):
+    """Times in seconds. `partners_min`: other nodes that there must be for each."""
+
+    partners_min: int = 3
+    gather_s: float = 600.0
+    wait_s: float = 6 * 3600.0
+    isolation: IsolationPolicy = IsolationPolicy()
+
+
+def waits(node: Node, report: HealthReport | None, outcome: FabricOutcome | None) -> bool:
+    """Whether this node needs a session now: it passed everything before gate C in this stay."""
+    if node.kind is not NodeKind.HOST or node.state is not State.VALIDATING or report is None:
+        return False
+    if report.started_at < node.entered_at or not report.fabric or report.failures:
+        return False
+    return not proved(report) and not answers(outcome, report)
+
+
+def proved(report: HealthReport) -> bool:
+    """Whether gate C's results are in the report."""
+    return any(r.gate is Gate.C for r in report.results)
+
+
+def answers(outcome: FabricOutcome | None, report: HealthReport) -> bool:
+    """Whether an outcome is of these parts and of this validation."""
+    return (
+        outcome is not None
+        and outcome.bound == report.inventory_digest
+        and outcome.began_at >= report.started_at
+    )
+
+
+def kin(node: Node, other: Node) -> bool:
+    """Whether two nodes may be tested with each other."""
+    return (
+        other.id != node.id
+        and other.kind is NodeKind.HOST
+        and (other.release, other.profile) == (node.release, node.profile)
+        and other.placement is Placement.MAINTENANCE
+        and other.vrf == node.vrf
+    )
+
+
+def idle(node: Node) -> bool:
+    """Whether a node may be lent: certified, in the maintenance VRF, and nobody's."""
+    return (
+        node.kind is NodeKind.HOST
+        and node.state is State.CERTIFIED
+        and node.placement is Placement.MAINTENANCE
+        and not node.tenant
+        and bool(node.certificate)
+    )
+
+
+def waiting_for(node: Node, nodes: Iterable[Node], partners_min: int) -> str:
+    """What a node that needs a session waits for, for a person."""
+    there = sum(kin(node, o) and (o.state is State.VALIDATING or idle(o)) for o in nodes)
+    if there < partners_min:
+        return f"gate C waits for partners: {there} of at least {partners_min} are there"
+    return f"gate C waits for its session, {there} partners are there"
+
+
+def too_long(node: Node, report: HealthReport, policy: SessionPolicy, now: float) -> Blocker | None:
+    """A wait for partners that ends."""
+    if now - report.ended_at <= policy.wait_s:
+        return None
+    return Blocker(
+        reason=Reason.TIME_LIMIT,
+        subject=f"{node.id}/gate C",
+        detail=f"no {policy.partners_min} partners in {policy.wait_s / 3600:.0f} hours",
+        unblock="Bring more nodes to validation, or take gate C out of `certify_gates`.",
+    )
+
+
+def forming(
+    seekers: Sequence[Seeker],
+    nodes: Sequence[Node],
+    taken: Collection[str],
+    policy: SessionPolicy,
+    now: float,
+) -> tuple[tuple[FabricMember, ...], ...]:
+    """The members of every session that can begin now.
+
+    Nodes that wait are gathered for `gather_s`, unless nobody else is on the way.
+    """
+    found: list[tuple[FabricMember, ...]] = []
+    groups: dict[tuple[str, str, str], list[Seeker]] = {}
+    free = [s for s in seekers if s[0].id not in taken]
+    for seeker in sorted(free, key=lambda s: s[0].id):
+        node = seeker[0]
+        groups.setdefault((node.release, node.profile, node.vrf), []).append(seeker)
+    for group in groups.values():
+        first, names = group[0][0], {n.id for n, _ in group}
+        coming = any(
+            n.state in _COMING
+            and n.kind is NodeKind.HOST
+            and n.id not in names | set(taken)
+            and (n.release, n.profile)
+            in ((first.release, first.profile), ("", ""), (n.release, ""))
+            for n in nodes
+        )
+        oldest = min(report.ended_at for _, report in group)
+        if coming and now - oldest < policy.gather_s:
+            continue
+        seeking = [_member(n, r.inventory_digest, seeks=True) for n, r in group[:MEMBERS_MAX]]
+        spare = [n for n in nodes if idle(n) and kin(first, n) and n.id not in taken]
+        lent = [
+            _member(n, n.certificate, seeks=False)
+            for n in spare[: max(0, max(LENT_TO, policy.partners_min + 1) - len(seeking))]
+        ]
+        if len(seeking) + len(lent) > policy.partners_min:
+            found.append((*seeking, *lent))
+    return tuple(found)
+
+
+def _member(node: Node, bound: str, *, seeks: bool) -> FabricMember:
+    ports = tuple(p for p in node.ports if p.rail >= 0)
+    return FabricMember(
+        node=node.id, seeks=seeks, bound=bound, entered_at=node.entered_at, ports=ports
+    )
+
+
+def left(
+    session: FabricSession, nodes: Mapping[str, Node], reports: Mapping[str, HealthReport]
+) -> tuple[str, ...]:
+    """Members that are not any more what they were when they came in."""
+    gone = []
+    for member in session.present:
+        node = nodes.get(member.node)
+        stays = (
+            node is not None
+            and node.entered_at == member.entered_at
+            and node.placement is Placement.MAINTENANCE
+            and node.vrf == session.vrf
+        )
+        if stays and member.seeks:
+            assert node is not None
+            report = reports.get(member.node)
+            stays = node.state is State.VALIDATING and report is not None
+            stays = stays and report is not None and report.inventory_digest == member.bound
+        elif stays:
+            assert node is not None
+            stays = idle(node) and node.certificate == member.bound
+        if not stays:
+            gone.append(member.node)
+    return tuple(gone)
+
+
+def fabric_of(session: FabricSession) -> Fabric:
+    """The members that are there, with the cables that the site's plan gives them."""
+    return Fabric(
+        nodes=tuple(
+            FabricNode(
+                name=m.node,
+                links=tuple(
+                    FabricLink(rail=p.rail, leaf=p.switch, interface=p.interface) for p in m.ports
+                ),
+            )
+            for m in session.present
+        )
+    )
+
+
+def observations(session: FabricSession) -> tuple[Observation, ...]:
+    """The stored runs as isolation takes them; tests with who left tell nothing.
+
+    A ratio is over the median of all that this session measured: a bad minority cannot move it,
+    and for a bad majority there is the absolute floor that each run was judged by.
+    """
+    here = {m.node for m in session.present}
+    runs = [r for r in session.runs if set(r.nodes) <= here]
+    figures = [rail.gbit_s for r in runs for rail in r.results if rail.gbit_s is not None]
+    usual = median(figures) if figures else 0.0
+    return tuple(
+        Observation(
+            test=_test(run),
+            round_number=run.round_number,
+            results=tuple(
+                RailResult(
+                    rail=r.rail,
+                    shown=Shown(r.shown),
+                    ratio=r.gbit_s / usual if r.gbit_s is not None and usual else None,
+                )
+                for r in run.results
+            ),
+        )
+        for run in runs
+    )
+
+
+def _test(run: FabricRun) -> FabricTest:
+    return FabricTest(
+        name=run.test,
+        kind=FabricTestKind(run.kind),
+        nodes=run.nodes,
+        rails=tuple(r.rail for r in run.results),
+    )
+
+
+def step(session: FabricSession, policy: SessionPolicy) -> Round | Verdicts:
+    """The tests to run next, or how it ended."""
+    return next_round(fabric_of(session), observations(session), policy.isolation)
+
+
+def not_run(test: FabricTest, round_number: int) -> FabricRun:
+    """A test that nobody could run: it tells nothing."""
+    results = [{"rail": rail, "shown": "not_run"} for rail in test.rails]
+    return FabricRun.model_validate(
+        {
+            "test": test.name,
+            "kind": test.kind.value,
+            "nodes": test.nodes,
+            "round_number": round_number,
+            "results": results,
+        }
+    )

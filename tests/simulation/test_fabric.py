@@ -1,0 +1,74 @@
+"""Gate C in a whole simulated site: who is tested with whom, who is named, and who passes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import virtual_time
+from rig import World
+
+from provisioner.model.certificate import Certificate
+from provisioner.model.fabric_session import FabricOutcome
+from provisioner.model.node import Node, NodeKind, State
+from provisioner.model.outcome import Reason
+from provisioner.sim import fault_presets
+
+HOUR_S = 3600.0
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What is left of a run."""
+
+    nodes: Mapping[str, Node]
+    certificates: Mapping[str, Certificate]
+    outcomes: Mapping[str, FabricOutcome]
+    journal: tuple[Any, ...]
+
+    @property
+    def held(self) -> dict[str, tuple[Reason, str]]:
+        """Hosts that were not released: why, and which part is named."""
+        return {
+            name: (node.blockers[0].reason, node.blockers[0].subject)
+            for name, node in self.nodes.items()
+            if node.kind is NodeKind.HOST and node.state is not State.RELEASED
+        }
+
+
+async def gathered(world: World) -> Ended:
+    assert await world.violations() == []
+    nodes = {n.id: n for n in await world.store.nodes()}
+    certificates, outcomes = {}, {}
+    for name, node in nodes.items():
+        certificate = await world.store.certificate(node.certificate) if node.certificate else None
+        if certificate is not None:
+            certificates[name] = certificate
+        outcome = await world.store.fabric_outcome(name)
+        if outcome is not None:
+            outcomes[name] = outcome
+    rows = await world.store.journal_rows(limit=100_000)
+    return Ended(nodes, certificates, outcomes, tuple(rows))
+
+
+async def lived(directory: Path, nodes: int, faults: Mapping[str, str]) -> Ended:
+    world = World(directory, nodes=nodes, seed=7, certify_gates="abc")
+    await world.take_in()
+    for subject, fault in faults.items():
+        fault_presets.inject(world.site, fault, subject)
+    await world.start()
+    await world.settle(12 * HOUR_S)
+    await world.crash()
+    return await gathered(world)
+
+
+def test_a_bad_cable_is_named_and_everybody_else_is_released(tmp_path: Path) -> None:
+    ended = virtual_time.run(lived(tmp_path, 6, {"su0-n02": "cable_lossy"}))
+
+    assert ended.held == {"su0-n02": (Reason.CABLING, "su0-n02/rail5")}
+    assert "leaf-su0-r5/swp2s0" in ended.nodes["su0-n02"].blockers[0].detail
+    assert len(ended.outcomes["su0-n02"].partners) >= 3
+    certificate = ended.certificates["su0-n00"]
+    assert {"rdma_pair", "rdma_counters after rdma_pair"} <= set(certificate.checks)

@@ -2,7 +2,9 @@
 
 An effective bit error rate (after correction) up to 1e-15 is healthy and above 1e-12 is a fault
 (NVSentinel's limits for NICs); between the two the link is to be watched. What mlxlink itself
-recommends counts too. Speed, width and code are asked of the ports of rails only.
+recommends counts too. Speed, width and code are asked of the ports of rails only. Counters stand
+since somebody cleared them, so that before a load their faults are to be watched and cleared; after
+it only what came during the load counts.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, Unreadable, fault
+from provisioner.checks.counters import earlier, grown
 from provisioner.checks.mlxlink_reading import MLXLINK, PortFacts, ports
 from provisioner.checks.reading import whole
 from provisioner.checks.thresholds import floor, misses
@@ -36,6 +39,8 @@ _NO_ISSUE = "No issue was observed"
 
 
 def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterator[Finding]:
+    before = earlier(evidence, MLXLINK)
+    had = {p.part: p for p in ports(before, context)} if before is not None else None
     for port in ports(evidence, context):
         if port.failure:
             words = "mlxlink cannot read this port"
@@ -53,7 +58,8 @@ def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterat
             yield fault(port.part, Severity.ISOLATE, "mlxlink's own advice", advice, _NO_ISSUE)
         if port.pci not in context.dpu_pci:
             yield from _operation(port, context)
-        yield from _errors(port, context)
+        yield from _rate(port, context)
+        yield from _counted(port, had, context)
         yield from _module(port)
 
 
@@ -70,7 +76,7 @@ def _operation(port: PortFacts, context: CheckContext) -> Iterator[Finding]:
         yield fault(port.part, Severity.CONFIG, "the port is looped back", loop, "No Loopback")
 
 
-def _errors(port: PortFacts, context: CheckContext) -> Iterator[Finding]:
+def _rate(port: PortFacts, context: CheckContext) -> Iterator[Finding]:
     rate = port.figure(_COUNTERS, "Effective Physical BER")
     if rate is None or rate < 0:
         raise Unreadable(f"mlxlink: {port.part} does not say its effective bit error rate")
@@ -78,14 +84,34 @@ def _errors(port: PortFacts, context: CheckContext) -> Iterator[Finding]:
         bad = misses(context, "link_effective_ber_bad", rate)
         severity = Severity.ISOLATE if bad else Severity.MONITOR
         yield fault(port.part, severity, "effective bit error rate", *missed)
+
+
+def _counted(
+    port: PortFacts, had: Mapping[str, PortFacts] | None, context: CheckContext
+) -> Iterator[Finding]:
+    now = _counts(port)
+    if had is None:
+        for name, count in now.items():
+            if missed := misses(context, "link_faults_since_clear", count):
+                words = f"{name}, since it was cleared (`mlxlink -d {port.pci or 'CARD'} --pc`)"
+                yield fault(port.part, Severity.MONITOR, words, *missed)
+        return
+    if port.part not in had or had[port.part].failure:
+        raise Unreadable(f"mlxlink: {port.part} was not there before the load test")
+    for name, count in grown(_counts(had[port.part]), now, port.part).items():
+        if count:
+            yield fault(port.part, Severity.MONITOR, f"{name}, during a load test", count, 0)
+
+
+def _counts(port: PortFacts) -> dict[str, int]:
+    found = {}
     for name in _ZERO_COUNTS:
         text = port.word(_COUNTERS, name)
-        if text is None and name == _ZERO_COUNTS[-1]:
-            continue  # Ethernet ports of some firmware do not count recoveries
-        if text is None:
+        if text is not None:
+            found[name] = whole(text, name)
+        elif name != _ZERO_COUNTS[-1]:  # Ethernet ports of some firmware do not count recoveries
             raise Unreadable(f"mlxlink: {port.part} does not say {name}")
-        if count := whole(text, name):
-            yield fault(port.part, Severity.MONITOR, f"{name}, since it was cleared", count, 0)
+    return found
 
 
 def _module(port: PortFacts) -> Iterator[Finding]:
@@ -115,6 +141,9 @@ def _measure(evidence: Mapping[str, Evidence], context: CheckContext) -> Mapping
             value = port.figure(_COUNTERS, key)
             if value is not None:
                 found[f"{name}/{port.part}"] = value
+        downs = port.figure(_COUNTERS, "Link Down Counter")
+        if downs is not None:
+            found[f"link_downs_since_clear/{port.part}"] = downs
     return found
 
 
@@ -125,5 +154,10 @@ CHECK = Check(
     _findings,
     after_load=True,
     measure=_measure,
-    thresholds=("rail_gbit_s", "link_effective_ber", "link_effective_ber_bad"),
+    thresholds=(
+        "rail_gbit_s",
+        "link_effective_ber",
+        "link_effective_ber_bad",
+        "link_faults_since_clear",
+    ),
 )

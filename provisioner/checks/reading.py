@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from provisioner.checks.check import Command, Unreadable
@@ -97,9 +97,14 @@ def json_of(text: str, what: str) -> Any:
         raise Unreadable(f"{what}: not JSON, or cut short") from None
 
 
-def documents_of(text: str, what: str) -> list[tuple[str, Any]]:
-    """Every JSON document of an output, each with the line of plain text above it."""
-    decoder = json.JSONDecoder()
+def documents_of(
+    text: str, what: str, *, pairs: Callable[[Sequence[tuple[str, Any]]], Any] | None = None
+) -> list[tuple[str, Any]]:
+    """Every JSON document of an output, each with the line of plain text above it.
+
+    `pairs`: makes an object of its pairs, for tools that write one key twice.
+    """
+    decoder = json.JSONDecoder(object_pairs_hook=pairs)
     found: list[tuple[str, Any]] = []
     above, at = "", 0
     while at < len(text):

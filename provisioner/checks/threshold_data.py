@@ -26,6 +26,7 @@ _GCM = "facebookresearch/gcm"
 _NVS = "NVIDIA/NVSentinel, NIC health monitor"
 _AS_NIC = "as for ports of NICs (NVSentinel); nobody publishes one for NVLink"
 _OURS = "our own default: nobody publishes one"
+_MLXLINK = "mlxlink of a healthy port (yuuki/mlxlink_exporter): none in 81 hours"
 _NOBODY = "no vendor or cloud publishes one"
 
 
@@ -200,6 +201,9 @@ THRESHOLDS: Mapping[str, Threshold] = {
     ),
     "link_effective_ber_bad": _row(
         "errors a bit", Bound.MAX, "effective bit error rate of a port to watch", any=(1e-12, _NVS)
+    ),
+    "link_faults_since_clear": _row(
+        "events", Bound.MAX, "link downs, recoveries, lost blocks since clear", any=(0, _MLXLINK)
     ),
     "fec_symbols": _row(
         "symbols", Bound.MAX, "corrected symbols in one codeword, of 15", any=(8, _OURS)

@@ -139,6 +139,8 @@ class Daemon:
                 parts.watch, parts.store, parts.clock, parts.settings, reach, self.engine.submit
             )
         )
+        if self.watcher is not None and parts.watch is not None and parts.watch.attach is not None:
+            parts.watch.attach(self.watcher)
         self.scheduler = Scheduler(
             parts.store,
             parts.clock,

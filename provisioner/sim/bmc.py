@@ -56,7 +56,8 @@ def make_service(
     service.tasks.mount(tree)
     updates = Updates(machine, hardware, shape, service.tasks)
     UpdateService(machine, shape, service.tasks, updates, fetch, clock).mount(tree)
-    Events(machine, hardware, deliver).mount(tree)
+    service.events = Events(machine, hardware, deliver)
+    service.events.mount(tree)
     mount_registries(tree)
     if bmc in machine.bluefields:
         BluefieldTree(service).mount()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 Json = dict[str, Any]
+Listen = Callable[[Callable[[bytes], None]], Callable[[], None]]
+"""Begins to send a stream's bytes to somebody; what it returns ends it."""
 
 
 class Answer(NamedTuple):
@@ -14,6 +16,7 @@ class Answer(NamedTuple):
 
     `status` 0 drops the connection without an answer; `delay_s` is simulated seconds before the
     answer; `cut` is the number of body bytes after which the connection breaks (-1: none).
+    With `stream` the answer does not end.
     """
 
     status: int
@@ -21,6 +24,7 @@ class Answer(NamedTuple):
     body: bytes = b""
     delay_s: float = 0.0
     cut: int = -1
+    stream: Listen | None = None
 
 
 GONE = Answer(0, {})

@@ -1,18 +1,27 @@
-"""EventService of a simulated BMC: subscriptions are kept and events delivered to whoever asked."""
+"""EventService of a simulated BMC: subscriptions and streams; events go to whoever asked.
+
+Recorded BMCs of AMI, Dell and BlueField all name a `ServerSentEventUri`; Dell's service is disabled
+as it is shipped. Like bmcweb, a stream begins after `Last-Event-ID` as far as events are kept.
+"""
 
 from __future__ import annotations
 
+import json
+from collections import deque
 from collections.abc import Callable
 
 from provisioner.sim.machine import Machine
 from provisioner.sim.parts import Bmc
-from provisioner.sim.redfish_answers import Answer, Json, answer, done, error, message
+from provisioner.sim.redfish_answers import Answer, Json, Listen, answer, done, error, message
 from provisioner.sim.redfish_tree import ROOT, Request, Resource, Tree
 from provisioner.sim.tasks import stamp
 
 EVENTS = f"{ROOT}/EventService"
 SUBSCRIPTIONS = f"{EVENTS}/Subscriptions"
+STREAM = f"{EVENTS}/SSE"
 SUBSCRIPTIONS_MAX = 20  # bmcweb's limit
+STREAMS_MAX = 10  # ours: no vendor publishes one
+EVENTS_KEPT = 64
 
 Deliver = Callable[[str, Json], None]
 """Sends an event to a destination; what becomes of it does not matter to the BMC."""
@@ -24,7 +33,11 @@ class Events:
     def __init__(self, machine: Machine, bmc: Bmc, deliver: Deliver) -> None:
         self.machine, self.bmc, self.deliver = machine, bmc, deliver
         self.subscriptions: dict[str, Json] = {}
-        self._counted = 0
+        self.streamed = True  # False: a service without streams
+        self.kept: deque[tuple[int, bytes]] = deque(maxlen=EVENTS_KEPT)
+        self._listening: list[Callable[[bytes], None]] = []
+        self._counted = self._told = 0
+        bmc.on_reset.append(self._forget)
 
     def _subscribe(self, request: Request) -> Answer:
         body = request.json or {}
@@ -64,16 +77,57 @@ class Events:
 
         return Resource(lambda: self.subscriptions[name], delete=delete)
 
+    def _forget(self, _: float) -> None:
+        """A BMC that restarts has no streams, and no subscriptions that it never wrote down."""
+        self.subscriptions.clear()
+        self.kept.clear()
+
+    def _stream(self, request: Request) -> Answer:
+        if len(self._listening) >= STREAMS_MAX:
+            return error(503, "ServiceTemporarilyUnavailable", "10")
+        last = request.headers.get("last-event-id", "")
+        after = int(last) if last.isascii() and last.isdigit() else self._told
+        missed = [piece for number, piece in self.kept if number > after]
+
+        def listen(send: Callable[[bytes], None]) -> Callable[[], None]:
+            self._listening.append(send)
+            send(b": hello\n\n")
+            for piece in missed:
+                send(piece)
+            return lambda: self._listening.remove(send)
+
+        stream: Listen = listen
+        return Answer(200, {"Content-Type": "text/event-stream"}, stream=stream)
+
+    def _send(self, document: Json) -> None:
+        self._told += 1
+        piece = f"id: {self._told}\ndata: {json.dumps(document)}\n\n".encode()
+        self.kept.append((self._told, piece))
+        for send in tuple(self._listening):
+            send(piece)
+
     def emit(self, key: str, text: str, args: list[str], now: float) -> None:
         """Tell every subscriber."""
         record = message(key, text, args)
         record |= {"EventId": str(self._counted), "EventTimestamp": stamp(now), "MemberId": "0"}
         record["EventType"] = "Alert"
+        self._send({
+            "@odata.type": "#Event.v1_7_0.Event", "Id": "1", "Name": "Event Array",
+            "Events": [record],
+        })  # fmt: skip
         for subscription in self.subscriptions.values():
             self.deliver(subscription["Destination"], {
                 "@odata.type": "#Event.v1_7_0.Event", "Id": "1", "Name": "Event Array",
                 "Context": subscription["Context"], "Events": [record],
             })  # fmt: skip
+
+    def report(self, name: str, values: Json) -> None:
+        """Send a metric report: property -> value."""
+        metrics = [{"MetricProperty": p, "MetricValue": str(v)} for p, v in values.items()]
+        self._send({
+            "@odata.type": "#MetricReport.v1_4_2.MetricReport", "Id": name, "Name": name,
+            "MetricValues": metrics,
+        })  # fmt: skip
 
     def _test(self, request: Request) -> Answer:
         body = request.json or {}
@@ -83,7 +137,8 @@ class Events:
 
     def mount(self, tree: Tree) -> None:
         """Put EventService into the tree."""
-        tree.fixed(EVENTS, {
+        tree.live(EVENTS, lambda: {
+            **({"ServerSentEventUri": STREAM} if self.streamed else {}),
             "@odata.type": "#EventService.v1_5_0.EventService", "Id": "EventService",
             "Name": "Event Service", "ServiceEnabled": True,
             "Status": {"State": "Enabled", "Health": "OK"},
@@ -97,3 +152,6 @@ class Events:
                         lambda: list(self.subscriptions), resolve=self._subscription,
                         post=self._subscribe)  # fmt: skip
         tree.action(f"{EVENTS}/Actions/EventService.SubmitTestEvent", self._test)
+        stream = Resource()
+        stream.stream = self._stream
+        tree.put(STREAM, stream)

@@ -15,6 +15,7 @@ from provisioner.sim.accounts import ACCOUNTS, Account, Accounts
 from provisioner.sim.clock import SimClock
 from provisioner.sim.machine import Machine
 from provisioner.sim.redfish_answers import GONE, JSON_TYPE, Answer, Json, dump, error
+from provisioner.sim.redfish_events import Events
 from provisioner.sim.redfish_query import QueryFault, expand, page, select
 from provisioner.sim.redfish_tree import ROOT, Request, Resource, Tree
 from provisioner.sim.sessions import SESSIONS, Sessions
@@ -37,6 +38,7 @@ class RedfishService:
         self.sessions = Sessions(self.accounts)
         self.tasks = TaskTable(self.bmc, shape)
         self.requests = 0
+        self.events: Events | None = None  # set when its event service is mounted
 
     def handle(
         self,
@@ -134,6 +136,8 @@ class RedfishService:
             return monitored
         if request.method not in ("GET", "HEAD"):
             return error(405, "OperationNotAllowed", headers={"Allow": resource.methods()})
+        if resource.stream is not None:
+            return resource.stream(request)
         if resource.read is None:
             return error(405, "OperationNotAllowed", headers={"Allow": resource.methods()})
         if self._late(resource, path, request.now, partial=partial):

@@ -32,7 +32,7 @@ Change = Callable[[Json, Request], Answer | None]
 class Resource:
     """One path. `read` returns None while the resource is not there."""
 
-    __slots__ = ("collection", "delete", "partial", "patch", "post", "read", "refuses")
+    __slots__ = ("collection", "delete", "partial", "patch", "post", "read", "refuses", "stream")
 
     def __init__(
         self,
@@ -48,6 +48,7 @@ class Resource:
         self.collection = collection
         self.partial = partial  # there already while the BMC is still starting
         self.refuses: Callable[[], Answer | None] | None = None  # answers instead of `read`
+        self.stream: Act | None = None  # of a path whose answer does not end
 
     def methods(self) -> str:
         """For the `Allow` header."""

@@ -22,7 +22,7 @@ from aiohttp.http import RawRequestMessage
 
 from provisioner.sim.clock import Schedule, SimClock
 from provisioner.sim.parts import Bmc
-from provisioner.sim.redfish_answers import Answer, Json
+from provisioner.sim.redfish_answers import Answer, Json, Listen
 from provisioner.sim.serve_tls import server_context
 
 Handle = Callable[[str, str, Mapping[str, str], Mapping[str, str], bytes], Answer]
@@ -32,6 +32,7 @@ FETCH_MAX = 64 * 1024 * 1024  # bytes of an image that a device pulls
 FETCH_TIMEOUT_S = 30.0
 TICK_S = 0.02  # how late a device may vanish, in wall seconds
 BACKLOG = 128
+STREAM_MAX = 256  # events that wait for a slow listener; more are lost
 NO_QUERY: dict[str, str] = {}
 
 
@@ -124,6 +125,8 @@ class Server:
             await asyncio.sleep(told.delay_s / self.speed)
         if told.status == 0:
             return _cut_off(request)
+        if told.stream is not None:
+            return await _streamed(request, told, told.stream)
         if told.cut >= 0:
             await _truncated(request, told)
             return _cut_off(request)
@@ -220,6 +223,20 @@ def _cut_off(request: web.BaseRequest) -> web.StreamResponse:
     if request.transport is not None:
         request.transport.abort()
     return web.Response()
+
+
+async def _streamed(request: web.BaseRequest, told: Answer, stream: Listen) -> web.StreamResponse:
+    response = web.StreamResponse(status=told.status, headers=told.headers)
+    await response.prepare(request)
+    pieces: asyncio.Queue[bytes] = asyncio.Queue(STREAM_MAX)
+    end = stream(lambda piece: None if pieces.full() else pieces.put_nowait(piece))
+    try:
+        with contextlib.suppress(ConnectionError):
+            while True:
+                await response.write(await pieces.get())
+    finally:
+        end()
+    return response
 
 
 async def _truncated(request: web.BaseRequest, told: Answer) -> None:

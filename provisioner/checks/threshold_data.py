@@ -26,7 +26,7 @@ _GCM = "facebookresearch/gcm"
 _NVS = "NVIDIA/NVSentinel, NIC health monitor"
 _AS_NIC = "as for ports of NICs (NVSentinel); nobody publishes one for NVLink"
 _OURS = "our own default: nobody publishes one"
-_MLXLINK = "mlxlink of a healthy port (yuuki/mlxlink_exporter): none in 81 hours"
+_MLXLINK = "mlxlink of a healthy port (yuuki/mlxlink_exporter): none in 45 hours"
 _NOBODY = "no vendor or cloud publishes one"
 
 

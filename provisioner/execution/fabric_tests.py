@@ -79,9 +79,11 @@ class FabricTests:
         if isinstance(said, Blocker):
             return said
         text = said["devices"].text
-        if inventory is None or not text.startswith("/") or not text.endswith("looked\n"):
+        tool, _, listed = text.partition("\n")
+        there = tool.endswith("/ib_write_bw") and listed.endswith("looked\n")
+        if inventory is None or not there:
             return _unfit(node, f"its RDMA devices or perftest are not there: {text!r:.120}")
-        devices = {pci(m[1]): m[2] for m in _DEVICE.finditer(text)}
+        devices = {pci(m[1]): m[2] for m in _DEVICE.finditer(listed)}
         slots = {d.slot: pci(d.pci) for d in inventory.devices if d.pci}
         ports = sorted((p for p in node.ports if p.rail >= 0), key=lambda p: p.rail)
         # the n-th card of a rail, by PCI address, is beside the n-th GPU (checks/gdr_loopback.py)
@@ -141,9 +143,9 @@ class FabricTests:
             raw = await self._store.evidence(run.evidence) if run.evidence else None
             if raw is None:
                 continue
-            sections = _sections(json.loads(raw)[_KIND.value]["text"])
+            told = sections(json.loads(raw)[_KIND.value]["text"])
             good = [r.rail for r in run.results if r.shown == "pass"]
-            texts += [f"== {run.test} rail {n}\n{sections[n][0]}" for n in good if n in sections]
+            texts += [f"== {run.test} rail {n}\n{told[n][0]}" for n in good if n in told]
         source = f"ib_write_bw -s {MESSAGE_BYTES} -b --report_gbits (rail by rail)"
         found = Evidence(source=source, exit_code=0, text="\n".join(texts))
         raw_text = json.dumps({_KIND.value: found.model_dump(mode="json")}, sort_keys=True)
@@ -202,7 +204,7 @@ def measure(mark: str, tests: Sequence[fabric.FabricTest]) -> str:
     )
 
 
-def _sections(text: str) -> dict[int, tuple[str, int]]:
+def sections(text: str) -> dict[int, tuple[str, int]]:
     """Rail -> (output, exit code); of a rail that is told twice nothing is believed."""
     found: dict[int, tuple[str, int]] = {}
     twice = set()
@@ -219,7 +221,7 @@ def _judged(test: fabric.FabricTest, said: Evidence, context: CheckContext) -> R
     assert test.rail is not None
     if said.exit_code is None or said.exit_code in (124, 137):
         return RailRun(rail=test.rail, shown="timeout", detail="the client did not end in time")
-    text, code = _sections(said.text).get(test.rail, ("", 127))
+    text, code = sections(said.text).get(test.rail, ("", 127))
     if code in (126, 127):
         return RailRun(rail=test.rail, shown="not_run", detail=_words(text))
     if code in (124, 137):

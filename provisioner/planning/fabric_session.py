@@ -128,14 +128,8 @@ def forming(
         groups.setdefault((node.release, node.profile, node.vrf), []).append(seeker)
     for group in groups.values():
         first, names = group[0][0], {n.id for n, _ in group}
-        coming = any(
-            n.state in _COMING
-            and n.kind is NodeKind.HOST
-            and n.id not in names | set(taken)
-            and (n.release, n.profile)
-            in ((first.release, first.profile), ("", ""), (n.release, ""))
-            for n in nodes
-        )
+        elsewhere = names | set(taken)
+        coming = any(_comes(n, first) for n in nodes if n.id not in elsewhere)
         oldest = min(report.ended_at for _, report in group)
         if coming and now - oldest < policy.gather_s:
             continue
@@ -148,6 +142,12 @@ def forming(
         if len(seeking) + len(lent) > policy.partners_min:
             found.append((*seeking, *lent))
     return tuple(found)
+
+
+def _comes(node: Node, first: Node) -> bool:
+    """Whether a node is on its way to the same tests; a new one has no profile yet."""
+    alike = node.release == first.release and node.profile in ("", first.profile)
+    return alike and node.kind is NodeKind.HOST and node.state in _COMING
 
 
 def _member(node: Node, bound: str, *, seeks: bool) -> FabricMember:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, fault
 from provisioner.checks.commands import ECC
-from provisioner.checks.smi_table import Row, count, once, part_of, table
+from provisioner.checks.smi_table import Row, count, once, part_of, silent, table
 from provisioner.checks.thresholds import misses
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 
@@ -21,6 +21,9 @@ def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterat
         yield fault("host", Severity.ISOLATE, "GPUs that report ECC", len(rows), context.gpus)
     for row in rows:
         part = part_of(row)
+        if (gone := silent(row, part)) is not None:
+            yield gone
+            continue
         for column in ("ecc.mode.current", "ecc.mode.pending"):
             if (mode := row.get(column, "Enabled")) != "Enabled":
                 words = "ECC is not enabled"

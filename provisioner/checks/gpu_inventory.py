@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, fault
 from provisioner.checks.commands import GPUS
-from provisioner.checks.smi_table import once, part_of, table
+from provisioner.checks.smi_table import once, part_of, silent, table
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 
 _SAME = (("name", "model"), ("vbios_version", "VBIOS"), ("driver_version", "driver"))
@@ -20,6 +20,9 @@ def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterat
         if missing:
             detail += f"; missing serial {', '.join(sorted(missing))}"
         yield fault("host", Severity.ISOLATE, detail, len(rows), context.gpus)
+    gone = [(row, silent(row, part_of(row))) for row in rows]
+    yield from (finding for _, finding in gone if finding is not None)
+    rows = [row for row, finding in gone if finding is None]
     once(rows, "index", "uuid")
     if context.gpu_serials:
         for row in rows:

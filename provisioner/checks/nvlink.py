@@ -94,7 +94,7 @@ def _read(text: str) -> dict[int, dict[int, float]]:
             current[int(match[1])] = number(match[2], "link speed")
         elif match := _DOWN.match(bare):
             current[int(match[1])] = 0.0
-        elif _ALL_DOWN not in bare:
+        elif _ALL_DOWN not in bare.lower():  # "... as all links are inActive"
             raise Unreadable(f"nvidia-smi nvlink: cannot read {bare[:60]!r}")
     if not links:
         raise Unreadable("nvidia-smi nvlink: no GPU in it")

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from provisioner.checks.check import Check, CheckContext, fault
 from provisioner.checks.commands import PCIE
 from provisioner.checks.counters import earlier
-from provisioner.checks.smi_table import count, once, part_of, table
+from provisioner.checks.smi_table import count, once, part_of, silent, table
 from provisioner.checks.thresholds import floor
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 
@@ -32,6 +32,9 @@ def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterat
         yield fault("host", Severity.ISOLATE, "links of GPUs", len(rows), context.gpus)
     for row in rows:
         part = f"{part_of(row)} at {row['pci.bus_id']}"
+        if (gone := silent(row, part)) is not None:
+            yield gone
+            continue
         gen, gen_max, width, width_max = (count(row, name) for name in names)
         measured = f"Gen{gen} x{width} of Gen{gen_max} x{width_max}"
         slow = loaded and IDLE_GENERATION < gen < gen_max

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from provisioner.checks.check import Check, CheckContext, fault
 from provisioner.checks.commands import REMAP
 from provisioner.checks.reading import whole
-from provisioner.checks.smi_table import count, once, table
+from provisioner.checks.smi_table import count, once, silent, table
 from provisioner.checks.thresholds import misses
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 
@@ -28,6 +28,9 @@ def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterat
         yield fault("host", Severity.ISOLATE, "GPUs that report remapping", len(rows), context.gpus)
     for row in rows:
         part = row["gpu_uuid"]
+        if (gone := silent(row, part)) is not None:
+            yield gone
+            continue
         count(row, _COLUMNS[0])
         uncorrectable = count(row, _COLUMNS[1])
         pending, failure = row[_COLUMNS[2]], row[_COLUMNS[3]]

@@ -22,7 +22,8 @@ _ATTACHED = re.compile(r"^Attached GPUs\s*: (\d{1,3})$")
 _PAIR = re.compile(r"^( *)(\S.{0,120}?)\s*: ?(.{0,4096})$")
 _SECTION = re.compile(r"^( *)(\S.{0,120}?)\s*$")
 _QUANTITY = re.compile(r"^(-?[0-9]{1,15}(?:\.[0-9]{1,9})?) ?(?:%|W|C|MHz|MiB|KB/s|us)?$")
-NOT_THERE = frozenset({"N/A", "[N/A]", "Not Supported", "[Not Supported]", "Unknown Error", ""})
+# "Unknown Error" is none of these: a GPU that does not answer tells nothing
+NOT_THERE = frozenset({"N/A", "[N/A]", "Not Supported", "[Not Supported]", ""})
 DEPTH_MAX = 8
 GPUS_MAX = 64  # of one host; the largest have 16
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from provisioner.checks.check import Command, Unreadable
+from provisioner.checks.check import Command, Unreadable, fault
 from provisioner.checks.reading import lines_of, number, text_of, whole
-from provisioner.model.health import Evidence
+from provisioner.model.health import Evidence, Finding, Severity
 
 Row = Mapping[str, str]
 
@@ -20,7 +20,21 @@ _QUERY = re.compile(r"--query-[a-z-]+[= ]\s*([A-Za-z0-9_.,]{1,8000})")
 _UNIT = re.compile(r"\s*\[[A-Za-z0-9%/]{1,12}\]$")  # "power.draw [W]" in a header
 _QUANTITY = re.compile(r"^(-?[0-9]{1,15}(?:\.[0-9]{1,9})?)\s*(?:%|W|C|MHz|MiB|KiB|GB/s)?$")
 # names of one column in other drivers and in headers
-_OTHER_NAMES = {"gpu_name": "name", "gpu_bus_id": "pci.bus_id", "gpu_serial": "serial"}
+_OTHER_NAMES = {
+    "gpu_name": "name",
+    "gpu_bus_id": "pci.bus_id",
+    "gpu_serial": "serial",
+    "pcie.link.gen.gpucurrent": "pcie.link.gen.current",
+    "ecc.errors.corrected.volatile.device_memory": "ecc.errors.corrected.volatile.dram",
+}
+# what stands in the cells of a GPU that does not answer its driver -> what helps: the action of
+# Xid 79 ("has fallen off the bus") in NVIDIA's catalogue, and what the third one itself says
+_SILENT = {
+    "unknown error": Severity.RESTART,
+    "gpu is lost": Severity.RESTART,
+    "gpu requires reset": Severity.RESET_GPU,
+    "err!": Severity.RESTART,
+}
 
 
 def table(evidence: Mapping[str, Evidence], command: Command, *needed: str) -> list[Row]:
@@ -43,7 +57,8 @@ def table(evidence: Mapping[str, Evidence], command: Command, *needed: str) -> l
     for at, line in enumerate(lines, start=1):
         cells = [cell.strip() for cell in line.split(",")]
         if len(cells) != len(names) or not all(cells):
-            raise Unreadable(f"nvidia-smi: line {at} has not {len(names)} columns")
+            told = " ".join(line[:120].split())
+            raise Unreadable(f"nvidia-smi: line {at} has not {len(names)} columns: {told}")
         rows.append(dict(zip(names, cells, strict=True)))
     return rows
 
@@ -59,12 +74,21 @@ def _header(line: str) -> list[str] | None:
     names = [_plain(_UNIT.sub("", cell.strip())) for cell in line.split(",")]
     words = all(re.fullmatch(r"[a-z][a-z0-9_.]{0,80}", name) for name in names)
     known = {"index", "uuid", "gpu_uuid", "name", "serial", "pci.bus_id", "timestamp"}
-    return names[:COLUMNS_MAX] if words and known & set(names) else None
+    told = known & set(names) or any("." in name for name in names)
+    return names[:COLUMNS_MAX] if words and told else None
 
 
 def _plain(name: str) -> str:
     name = name.strip()
     return _OTHER_NAMES.get(name, name)
+
+
+def silent(row: Row, part: str) -> Finding | None:
+    """The fault of a GPU that does not answer its driver; None for one that does."""
+    for column, cell in row.items():
+        if (severity := _SILENT.get(cell.strip("[]").lower())) is not None:
+            return fault(part, severity, f"the driver cannot read this GPU: {column}", cell)
+    return None
 
 
 def quantity(row: Row, column: str) -> float:

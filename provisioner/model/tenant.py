@@ -2,18 +2,64 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
+
+from pydantic import Field
+
 from provisioner.model.base import Record
 
 MAINTENANCE_VRF = "MAINT"  # 15 characters at most (Cumulus), never a customer's
 
 
+class Phase(StrEnum):
+    """How far a tenant's network is made. Only a ready one is given nodes."""
+
+    MAKING = "making"  # written down; not yet proved on every leaf
+    READY = "ready"  # seen on every leaf concerned, or prepared by the site
+    LEAVING = "leaving"  # it gets nothing any more; gone once no leaf has it
+
+
+class Quota(Record):
+    """What a tenant may have at most. None: no limit was set."""
+
+    nodes: int | None = Field(default=None, ge=0)
+    gpus: int | None = Field(default=None, ge=0)
+    prefixes: int | None = Field(default=None, ge=0)  # that it may exchange with the outside
+
+
+class Outside(Record):
+    """One BGP session of a tenant to the outside. What is not listed is neither sent nor taken."""
+
+    switch: str  # node id of the leaf that has the session
+    peer: str  # address of the router outside
+    remote_as: int = Field(ge=1, le=4_294_967_295)
+    accepts: tuple[str, ...] = ()  # prefixes that may come in, exactly these
+    sends: tuple[str, ...] = ()  # prefixes that may go out, and parts of them
+
+
 class Tenant(Record):
-    """A customer: one VRF. `nodes_wanted` is how many certified nodes it waits for or has."""
+    """A customer: one VRF, or one partition. `nodes_wanted`: certified nodes it waits for or has.
+
+    A tenant of the expected-hardware list has no number: the site prepared its VRF itself, and
+    nothing here makes or removes it.
+    """
 
     name: str
     vrf: str
     l3vni: int = 0
     nodes_wanted: int = 0
+    number: int | None = None  # its VNI and route target follow (`planning/addressing.py`)
+    pkey: int = 0  # of its InfiniBand partition; 0: none
+    units: tuple[tuple[int, int], ...] = ()  # (pod, scalable unit) of its nodes; (): anywhere
+    outside: tuple[Outside, ...] = ()
+    storage: tuple[str, ...] = ()  # VRFs whose routes it imports, and nothing else
+    quota: Quota = Quota()
+    phase: Phase = Phase.READY
+    generation: int = 0  # grows by one with every change
+
+    def may_have(self, pod: int, unit: int) -> bool:
+        """Whether its nodes may stand in this scalable unit."""
+        return not self.units or (pod, unit) in self.units
 
 
 class PortPlacement(Record):

@@ -1,0 +1,55 @@
+"""What a tenant has against what it may have. Pure.
+
+Rule: a quota is held against what was asked for, not against what it has so far: a wish that can
+never be fulfilled is refused when it is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from provisioner.model.base import Record
+from provisioner.model.node import Node
+from provisioner.model.outcome import Blocker, Reason
+from provisioner.model.tenant import Tenant
+
+GPUS_PER_NODE = 8  # HGX, eight rails: one GPU each
+
+
+class Usage(Record):
+    """What a tenant holds now, and what it waits for."""
+
+    nodes: int  # that are allocated to it
+    wanted: int
+    gpus: int  # of those wanted
+    prefixes: int  # that it exchanges with the outside, each one once
+
+
+def usage(tenant: Tenant, nodes: Iterable[Node], gpus_per_node: int = GPUS_PER_NODE) -> Usage:
+    """The tenant's share of the site."""
+    held = sum(n.tenant == tenant.name for n in nodes)
+    return Usage(
+        nodes=held,
+        wanted=tenant.nodes_wanted,
+        gpus=max(held, tenant.nodes_wanted) * gpus_per_node,
+        prefixes=len({p for o in tenant.outside for p in (*o.accepts, *o.sends)}),
+    )
+
+
+def exceeded(tenant: Tenant, used: Usage) -> tuple[Blocker, ...]:
+    """Every quota that the tenant's wish is over."""
+    quota = tenant.quota
+    return tuple(
+        Blocker(
+            reason=Reason.QUOTA,
+            subject=tenant.name,
+            detail=f"{asked} {what} are wanted, and it may have {limit}",
+            unblock="Ask for less, or raise its quota.",
+        )
+        for what, asked, limit in (
+            ("nodes", max(used.nodes, used.wanted), quota.nodes),
+            ("GPUs", used.gpus, quota.gpus),
+            ("outside prefixes", used.prefixes, quota.prefixes),
+        )
+        if limit is not None and asked > limit
+    )

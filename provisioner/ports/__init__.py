@@ -30,6 +30,7 @@ from provisioner.ports.inband import (
     ShellCommand,
     ShellOutput,
 )
+from provisioner.ports.isolation import FabricDelta, FabricStep, Isolation, Member
 from provisioner.ports.storage import (
     Credentials,
     Store,
@@ -61,10 +62,14 @@ __all__ = [
     "Clock",
     "Credentials",
     "EventStreams",
+    "FabricDelta",
+    "FabricStep",
     "Fenced",
     "HostShell",
+    "Isolation",
     "LoginRefused",
     "Malformed",
+    "Member",
     "PlaybookCall",
     "PlaybookResult",
     "PlaybookRunner",

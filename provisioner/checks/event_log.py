@@ -21,6 +21,8 @@ _EVENT = re.compile(
     r"^\s*([0-9a-fA-F]{1,8})\s*\|([^|]{1,40})\|([^|]{1,40})\|([^|]{1,80})\|([^|]{0,120})"
     r"(?:\|([^|]{0,40}))?(?:\|.{0,200})?$"
 )
+# a maker's own record has no sensor and no words: "3 | OEM record dd | 000137 | 0c0000000000"
+_OEM = re.compile(r"^\s*([0-9a-fA-F]{1,8})\s*\|\s*(OEM record \w{1,4})\s*\|(.{0,200})$")
 _EMPTY = re.compile(r"^SEL has no entries", re.IGNORECASE)
 # IPMI 2.0, tables 42-1 to 42-3: the words of events that mean a part is bad
 _FAULTS = re.compile(
@@ -65,6 +67,9 @@ def _read(text: str) -> list[tuple[Event, bool]]:
     found = []
     for line in lines_of(text):
         if _EMPTY.match(line.strip()):
+            continue
+        if maker := _OEM.match(line):
+            found.append(((maker[1], maker[3].strip(), maker[2], "a maker's own record"), True))
             continue
         match = _EVENT.match(line)
         if match is None:

@@ -22,6 +22,7 @@ from provisioner.checks.reading import (
     text_of,
     whole,
 )
+from provisioner.checks.smi_query import NOT_THERE
 from provisioner.checks.thresholds import floor, misses
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 
@@ -29,6 +30,7 @@ NVLINK_ERRORS = Command(name="nvlink_errors", line="nvidia-smi nvlink -e", limit
 
 _GPU = re.compile(r"GPU (\d{1,3}): ")
 _LINK = re.compile(r"Link (\d{1,3}): ([A-Za-z][A-Za-z /]{1,60}?)(?: - (\d{1,3}))?: (\S{1,40})$")
+_DOWN = re.compile(r"Link (\d{1,3}): <?(?:inactive|disabled|off)>?$", re.IGNORECASE)
 _TRAFFIC = ("packets", "bytes", "blocks", "codewords")  # they grow on a link that works
 _CORRECTED = "FEC"
 _RATE = "BER"
@@ -37,7 +39,10 @@ Link = tuple[dict[str, int], dict[str, float]]  # counters and rates, by name
 
 
 def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterator[Finding]:
-    links = _read(text_of(evidence, NVLINK_ERRORS))
+    text = text_of(evidence, NVLINK_ERRORS)
+    for gpu, link in _down(text):
+        yield fault(f"GPU {gpu} link {link}", Severity.ISOLATE, "the NVLink is down")
+    links = _read(text)
     gpus = {part.partition(" link ")[0] for part in links}
     if len(gpus) != context.gpus:
         yield fault("host", Severity.ISOLATE, "GPUs that count errors", len(gpus), context.gpus)
@@ -73,9 +78,20 @@ def _read(text: str) -> dict[str, Link]:
     for part in links:
         gpu = part.partition(" link ")[0]
         per_gpu[gpu] = per_gpu.get(gpu, 0) + 1
-    if not links or len(names) != 1 or len(set(per_gpu.values())) != 1:
+    bare = any(all(map(_harmless, counters)) for counters, _ in links.values())
+    if not links or bare or len(names) != 1 or len(set(per_gpu.values())) != 1:
         raise Unreadable("nvidia-smi nvlink -e: the links do not all tell the same")
     return links
+
+
+def _down(text: str) -> Iterator[tuple[str, str]]:
+    """(GPU, link) of links that are told to be down, and so count nothing."""
+    gpu = ""
+    for line in lines_of(text):
+        if match := _GPU.match(line.strip()):
+            gpu = match[1]
+        elif match := _DOWN.match(line.strip()):
+            yield gpu, match[1]
 
 
 def _of_smi(text: str) -> dict[str, Link]:
@@ -90,13 +106,15 @@ def _of_smi(text: str) -> dict[str, Link]:
         elif gpu and (match := _LINK.match(bare)):
             counters, rates = links.setdefault(f"{gpu} link {match[1]}", ({}, {}))
             name = match[2] + (f" {match[3]}" if match[3] else "")
+            if match[4] in NOT_THERE:
+                continue  # a counter that this GPU does not have
             if name in counters or name in rates:
                 raise Unreadable("nvidia-smi nvlink -e: one counter is listed twice")
             if match[2].endswith(_RATE):
                 rates[name] = number(match[4], name)
             else:
                 counters[name] = whole(match[4], name)
-        else:
+        elif not (gpu and _DOWN.match(bare)):
             raise Unreadable(f"nvidia-smi nvlink -e: cannot read {bare[:60]!r}")
     return links
 
@@ -119,6 +137,7 @@ def _of_dcgmi(text: str) -> dict[str, Link]:
                 {
                     name: whole(str(mapping(value, name).get("value")), name)
                     for name, value in children.items()
+                    if mapping(value, name).get("value") not in NOT_THERE
                 },
                 {},
             )

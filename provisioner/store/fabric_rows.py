@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from sqlalchemy import Connection, delete, insert, select, update
 
@@ -47,7 +48,12 @@ def read_open(connection: Connection) -> tuple[FabricSession, ...]:
     query = select(fabric_sessions.c.id, fabric_sessions.c.body)
     query = query.where(fabric_sessions.c.ended_at == 0.0).order_by(fabric_sessions.c.id)
     rows = connection.execute(query)
-    return tuple(parse(FabricSession, row.body, f"fabric_sessions, {row.id}") for row in rows)
+    return tuple(_session(row.body) for row in rows)
+
+
+@lru_cache(maxsize=16)  # every waiting node looks at every session: parsed once after each round
+def _session(body: str) -> FabricSession:
+    return parse(FabricSession, body, "fabric_sessions")
 
 
 def read_outcome(connection: Connection, node: str) -> FabricOutcome | None:

@@ -218,12 +218,18 @@ def test_nobody_is_blamed_in_a_sound_fabric() -> None:
     assert judged(8, set()) == {}
 
 
-def test_a_bad_link_is_named_with_its_leaf_port_and_all_others_pass() -> None:
-    assert judged(8, {("n04", 2)}) == {"n04": (Reason.CABLING, "n04/rail2")}
+@pytest.mark.parametrize("nodes", [5, 6, 8])
+def test_a_bad_link_is_named_and_all_others_pass(nodes: int) -> None:
+    assert judged(nodes, {("n04", 2)}) == {"n04": (Reason.CABLING, "n04/rail2")}
 
 
-def test_a_bad_node_is_named_and_all_others_pass() -> None:
-    assert judged(8, {("n04", -1)}) == {"n04": (Reason.CHECK_FAILED, "n04/fabric")}
+def test_among_four_nodes_a_bad_link_is_held_but_not_proved() -> None:
+    assert judged(4, {("n02", 2)}) == {"n02": (Reason.CHECK_SKIPPED, "n02/gate C")}
+
+
+@pytest.mark.parametrize("nodes", [4, 5, 8])
+def test_a_bad_node_is_named_and_all_others_pass(nodes: int) -> None:
+    assert judged(nodes, {("n03", -1)}) == {"n03": (Reason.CHECK_FAILED, "n03/fabric")}
 
 
 def test_a_lent_node_is_accused_too_if_it_is_proved_guilty() -> None:

@@ -109,7 +109,9 @@ def _counts(port: PortFacts) -> dict[str, int]:
         text = port.word(_COUNTERS, name)
         if text is not None:
             found[name] = whole(text, name)
-        elif name != _ZERO_COUNTS[-1]:  # Ethernet ports of some firmware do not count recoveries
+        # a BlueField-3 tells neither link downs nor recoveries (scitix/sichek, pull request 125):
+        # its losses of carrier are counted by the kernel (`link_flaps`)
+        elif name == _ZERO_COUNTS[0]:
             raise Unreadable(f"mlxlink: {port.part} does not say {name}")
     return found
 

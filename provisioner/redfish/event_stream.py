@@ -115,6 +115,8 @@ async def _events(
                     yield frame.id, frame.data
     except (PortError, *FAILURES) as error:
         raise port_error(where, error, Attempt(safe=True)) from None
+    except RuntimeError:  # what aiohttp raises for a connection that was lost between two reads
+        pass
     raise Unreachable(f"{where}: the stream ended", maybe_executed=False)
 
 

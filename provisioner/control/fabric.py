@@ -129,8 +129,9 @@ class FabricSessions:
         while True:
             session = await self._without_left(session)
             seeking = [m for m in session.present if m.seeks]
-            if not seeking:
-                await self._end(session, (), "every node that needed it has left")
+            if not seeking or len(session.present) <= self._policy.partners_min:
+                # who still waits finds others: this says nothing of it
+                await self._end(session, (), "too few nodes are left")
                 return
             step = rules.step(session, self._policy)
             if isinstance(step, Round) and self._clock.now() >= until:
@@ -141,7 +142,6 @@ class FabricSessions:
                 await self._conclude(session, step)
                 return
             runs = await self._round(session, step, looked)
-            session = await self._without_left(session)
             session = session.model_copy(update={"runs": (*session.runs, *runs)})
             session = await self._store.put_fabric_session(session)
 

@@ -160,7 +160,11 @@ def _member(node: Node, bound: str, *, seeks: bool) -> FabricMember:
 def left(
     session: FabricSession, nodes: Mapping[str, Node], reports: Mapping[str, HealthReport]
 ) -> tuple[str, ...]:
-    """Members that are not any more what they were when they came in."""
+    """Members that are not any more what they were when they came in.
+
+    Before the first test a lent node must be nobody's. Who is allocated later stays: it sees that
+    it is in a session, and is released when that has ended.
+    """
     gone = []
     for member in session.present:
         node = nodes.get(member.node)
@@ -177,7 +181,8 @@ def left(
             stays = stays and report is not None and report.inventory_digest == member.bound
         elif stays:
             assert node is not None
-            stays = idle(node) and node.certificate == member.bound
+            stays = node.state is State.CERTIFIED and node.certificate == member.bound
+            stays = stays and (idle(node) or bool(session.runs))
         if not stays:
             gone.append(member.node)
     return tuple(gone)

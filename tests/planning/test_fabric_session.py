@@ -17,7 +17,7 @@ from provisioner.model.node import Node, NodeKind, Placement, State
 from provisioner.model.outcome import Reason
 from provisioner.planning import fabric_session as rules
 from provisioner.planning.fabric_verdicts import blockers_of, partners_of
-from provisioner.planning.isolation_words import Round, Verdicts
+from provisioner.planning.isolation_words import FabricTest, Round, Verdicts
 
 POLICY = rules.SessionPolicy(gather_s=600.0)
 RAILS = 4
@@ -192,19 +192,15 @@ def lived(begun: FabricSession, broken: set[tuple[str, int]]) -> tuple[FabricSes
     raise AssertionError("it does not end")
 
 
-def _run(begun: FabricSession, test, number: int, broken: set[tuple[str, int]]) -> FabricRun:  # type: ignore[no-untyped-def]
+def _run(
+    begun: FabricSession, test: FabricTest, number: int, broken: set[tuple[str, int]]
+) -> FabricRun:
     leaves = {(m.node, p.rail): p.switch for m in begun.members for p in m.ports}
     results = []
     for rail in test.rails:
         slow = any({(n, rail), (n, -1), (leaves[n, rail], rail)} & broken for n in test.nodes)
         results.append(RailRun(rail=rail, shown="pass", gbit_s=500.0 if slow else 778.0))
-    return FabricRun(
-        test=test.name,
-        kind=test.kind.value,
-        nodes=test.nodes,
-        round_number=number,
-        results=tuple(results),
-    )
+    return rules.not_run(test, number).model_copy(update={"results": tuple(results)})
 
 
 def judged(nodes: int, broken: set[tuple[str, int]]) -> dict[str, tuple[Reason, str]]:

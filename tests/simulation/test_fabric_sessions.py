@@ -219,17 +219,29 @@ def test_who_leaves_in_the_middle_gets_no_outcome_and_the_others_do(tmp_path: Pa
     assert not any("su0-n01" in o.partners for o in outcomes.values() if not o.passed)
 
 
-def test_a_lent_node_that_is_allocated_is_tested_no_further(tmp_path: Path) -> None:
-    lent = [f"su0-n{i:02d}" for i in range(1, 7)]
+def test_a_lent_node_that_is_allocated_meanwhile_is_tested_to_the_end(tmp_path: Path) -> None:
+    lent = [f"su0-n{i:02d}" for i in range(1, 5)]
 
     async def allocate(place: Place) -> None:
         await place.open_session(rounds=1)
-        await place.change("su0-n05", tenant="red")
+        await place.change("su0-n03", tenant="red")
 
-    _, outcomes, _ = lived(tmp_path, 7, lent=lent, meanwhile=allocate)
+    _, outcomes, _ = lived(tmp_path, 5, lent=lent, meanwhile=allocate)
 
-    assert "su0-n05" not in outcomes
     assert outcomes["su0-n00"].passed
+    assert outcomes["su0-n03"].passed
+
+
+def test_a_session_with_too_few_nodes_left_says_nothing_of_anybody(tmp_path: Path) -> None:
+    async def leave(place: Place) -> None:
+        await place.open_session(rounds=1)
+        for name in ("su0-n01", "su0-n02"):
+            await place.change(name, state=State.QUARANTINED, entered_at=place.world.clock.now())
+
+    _, outcomes, journal = lived(tmp_path, 5, meanwhile=leave)
+
+    assert outcomes == {}
+    assert [r["kind"] for r in journal] == ["fabric session", "fabric verdicts"]
 
 
 def test_a_host_that_does_not_answer_is_told_apart_from_one_that_fails(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from provisioner.checks.check import Pattern
 from provisioner.model.base import Record
 
 
@@ -25,6 +26,12 @@ class Settings(Record):
         "l3_evpn",
         description="What tenants' networks are in the fabric: it decides the NICs' inter-packet "
         "gap (`nic_runtime` of the matrix).",
+    )
+
+    kernel_lines_harmless: tuple[Pattern, ...] = Field(
+        (),
+        max_length=256,
+        description="Regular expressions of kernel messages of level err that mean nothing here.",
     )
 
     # how much at once

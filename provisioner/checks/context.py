@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from provisioner.checks.check import CheckContext
 from provisioner.checks.reading import pci
@@ -23,11 +23,13 @@ def context_of(
     overrides: Mapping[str, Limits] | None = None,
     learned: Mapping[str, tuple[float, str]] | None = None,
     grammars: Mapping[str, str] | None = None,
+    harmless_lines: Sequence[str] = (),
 ) -> CheckContext:
     """The context of a node under its release and profile. A missing release pins nothing.
 
     `overrides`: the site's own thresholds; `learned`: what the fleet taught (checks/check.py);
-    `grammars`: component kind -> grammar of its versions; what has none is compared as text.
+    `grammars`: component kind -> grammar of its versions; what has none is compared as text;
+    `harmless_lines`: the site's patterns of kernel messages that mean nothing.
     """
     release = matrix.releases.get(node.release)
     profile = release.profiles.get(node.profile) if release else None
@@ -68,6 +70,7 @@ def context_of(
         ),
         overrides=overrides or {},
         learned=learned or {},
+        harmless_lines=tuple(harmless_lines),
     )
 
 

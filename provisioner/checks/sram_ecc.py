@@ -17,7 +17,12 @@ from provisioner.checks.thresholds import misses
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 
 _COUNTS = (("Volatile", Severity.RESET_GPU), ("Aggregate", Severity.ISOLATE))
-_REPAIRS = ("Channel Repair Pending", "TPC Repair Pending", "Unrepairable Memory")
+# the first two wait for a reset; for the last one no repair is left (as Xid 157 says)
+_REPAIRS = {
+    "Channel Repair Pending": Severity.RESET_GPU,
+    "TPC Repair Pending": Severity.RESET_GPU,
+    "Unrepairable Memory": Severity.ISOLATE,
+}
 
 
 def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterator[Finding]:
@@ -36,9 +41,9 @@ def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterat
             words = "the SRAM error threshold: run NVIDIA's field diagnostics"
             yield fault(gpu.part, Severity.ISOLATE, words, flag, "No")
         for path, values in gpu.values.items():
-            if path.endswith(_REPAIRS) and any(v not in ("No", *NOT_THERE) for v in values):
-                words = path.rpartition("/")[2].lower()
-                yield fault(gpu.part, Severity.RESET_GPU, words, values[0], "No")
+            name = path.rpartition("/")[2]
+            if name in _REPAIRS and any(v not in ("No", *NOT_THERE) for v in values):
+                yield fault(gpu.part, _REPAIRS[name], name.lower(), values[0], "No")
     _unbroken(evidence, context, found)
 
 

@@ -45,7 +45,10 @@ def _wanted(gpu: GpuFacts, context: CheckContext) -> float | None:
 def _temperature(gpu: GpuFacts) -> Iterator[Finding]:
     now = gpu.quantity("Temperature/GPU Current Temp")
     margin = gpu.quantity("Temperature/GPU T.Limit Temp")
-    least = gpu.quantity("Temperature/GPU Max Operating T.Limit Temp")
+    least = gpu.quantity(
+        "Temperature/GPU Max Operating T.Limit Temp",
+        "Temperature/GPU Max Operating T.Limit Temp Specification",  # newer drivers' name
+    )
     most = gpu.quantity("Temperature/GPU Max Operating Temp", "Temperature/GPU Slowdown Temp")
     if now is None or ((margin is None or least is None) and most is None):
         raise Unreadable(f"nvidia-smi -q: {gpu.pci} does not say its temperature and its limit")

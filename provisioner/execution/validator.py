@@ -74,6 +74,7 @@ class Validator:
             overrides=self._thresholds,
             learned=learned,
             grammars=_GRAMMARS,
+            harmless_lines=self._site.settings.kernel_lines_harmless,
         )
         names = declared.plain(node.kind) if selected is None else selected
         mine = [c for c in self._checks if c.kind is node.kind and c.name in names]

@@ -1,0 +1,162 @@
+"""Two thousand nodes within a budget of requests, under virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import virtual_time
+from rig import World
+from virtual_time import VirtualClock
+
+from provisioner.control.watcher import ROUND_S, Watcher, WatchParts
+from provisioner.execution.reach import Reach
+from provisioner.execution.watch import BURST_S, Budget
+from provisioner.model.certificate import Certificate
+from provisioner.model.node import BmcRef, Node, NodeKind, State
+from provisioner.ports import BmcAddress, Call, Reply, Secret
+from provisioner.settings import Settings
+from provisioner.store import evidence_rows, node_rows
+from provisioner.store.alert_rows import AlertRows
+from provisioner.store.sql_store import open_store
+
+DAY_S = 86400.0
+
+
+class Fleet:
+    """Many BMCs with the tree of one simulated BMC; what it said once is said by all of them."""
+
+    def __init__(self, world: World, clock: VirtualClock) -> None:
+        self._world, self._clock = world, clock
+        bmc = world.site.machines["su0-n00"].bmcs["host"]
+        url = world.site.urls["su0-n00/host"]
+        self._one = BmcAddress(url, bmc.username, Secret(bmc.password))
+        self._said: dict[tuple[str, bool], Reply] = {}
+        self.asked: list[float] = []
+
+    async def request(self, bmc: BmcAddress, call: Call) -> Reply:
+        assert call.method == "GET", "a watch changes nothing"
+        self.asked.append(self._clock.now())
+        await asyncio.sleep(0.05)
+        key = (call.path, bmc.secret is not None)
+        if key not in self._said:
+            self._said[key] = await self._world.transport.request(self._one, call)
+        return self._said[key]
+
+    async def fingerprint(self, bmc: BmcAddress) -> str:
+        return ""
+
+    async def forget(self, bmc: BmcAddress) -> None:
+        return None
+
+    async def close(self) -> None:
+        return None
+
+
+class OnePassword:
+    """`Credentials` of a fleet."""
+
+    async def current(self, name: str) -> tuple[str, Secret] | None:
+        return "admin", Secret(f"password of {name}")
+
+
+async def watched(
+    folder: Path, nodes: int, run_s: float, **settings: float
+) -> tuple[Fleet, Watcher, int, dict[str, list[float]]]:
+    """Watch so many nodes for a while: the fleet, the watch, rows written, glances per node."""
+    clock, store = VirtualClock(), open_store(":memory:", inline=True)
+    fleet = Fleet(World(folder, 1, 7), clock)
+    now = clock.now()
+
+    def fill(connection: Any) -> None:
+        for number in range(nodes):
+            name = f"n{number:04d}"
+            bmc = BmcRef(name="host", url=f"https://{name}.test")
+            node_rows.add_node(connection, Node(id=name, kind=NodeKind.HOST, state=State.RELEASED,
+                                                bmcs=(bmc,), certificate=f"c-{name}"))  # fmt: skip
+            evidence_rows.put_certificate(
+                connection,
+                Certificate(id=f"c-{name}", node=name, release="r", profile="p", serials=(),
+                            versions=(), boot_id="", location="", ports=(), report_digest="",
+                            matrix_digest="", issued_at=now, expires_at=now + 30 * DAY_S),
+            )  # fmt: skip
+
+    await store.write(fill)
+    glances: dict[str, list[float]] = {}
+
+    async def nobody(_: str) -> None:
+        return None
+
+    class Noting(Watcher):
+        async def _look(self, node: Node, turns: Any) -> None:
+            await super()._look(node, turns)
+            glances.setdefault(node.id, []).append(clock.now())
+
+    reach = Reach(fleet, None, OnePassword())  # type: ignore[arg-type]
+    parts = WatchParts(AlertRows(store), lambda: "s")
+    watcher = Noting(parts, store, clock, Settings.model_validate(settings), reach, nobody)
+    before = await store.read(lambda c: c.connection.total_changes)
+    task = asyncio.create_task(watcher.run())
+    await clock.sleep(run_s)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    after = await store.read(lambda c: c.connection.total_changes)
+    await store.close()
+    return fleet, watcher, after - before, glances
+
+
+def longest_wait(glances: dict[str, list[float]]) -> float:
+    return max(
+        later - earlier
+        for times in glances.values()
+        for earlier, later in itertools.pairwise(times)
+    )
+
+
+def busiest(asked: list[float], window_s: float) -> int:
+    return max(Counter(int(at // window_s) for at in asked).values())
+
+
+def test_two_thousand_nodes_are_each_glanced_at_in_time_within_the_budget(tmp_path: Path) -> None:
+    per_s, every_s = 60.0, 300.0
+    fleet, _, written, glances = virtual_time.run(
+        watched(tmp_path, 2000, 900.0, watch_requests_per_s=per_s, watch_node_s=every_s,
+                watch_s=1e6)
+    )  # fmt: skip
+
+    assert len(glances) == 2000
+    assert longest_wait(glances) <= every_s + ROUND_S + 2
+    assert busiest(fleet.asked, 10.0) <= 10 * per_s + BURST_S * per_s
+    assert written == 0  # nothing happened, so that nothing was written
+
+
+def test_sweeps_take_what_glances_leave(tmp_path: Path) -> None:
+    per_s, every_s = 6.0, 60.0
+    fleet, watcher, _, glances = virtual_time.run(
+        watched(tmp_path, 40, 1200.0, watch_requests_per_s=per_s, watch_node_s=every_s,
+                watch_s=60.0)
+    )  # fmt: skip
+
+    assert longest_wait(glances) <= every_s + ROUND_S + 10
+    assert busiest(fleet.asked, 10.0) <= 10 * per_s + BURST_S * per_s
+    assert watcher.eyes.budget.spent > 0.9 * 1200 * per_s  # all of it is used
+
+
+def test_who_is_urgent_goes_before_who_came_first() -> None:
+    async def main() -> list[str]:
+        clock, order = VirtualClock(), []
+        budget = Budget(clock, 1.0)
+
+        async def ask(name: str, *, urgent: bool) -> None:
+            await budget.take(urgent=urgent)
+            order.append(name)
+
+        patient = [asyncio.create_task(ask(f"patient{i}", urgent=False)) for i in range(3)]
+        await clock.sleep(0.5)
+        await asyncio.gather(ask("urgent", urgent=True), *patient)
+        return order
+
+    assert virtual_time.run(main()) == ["patient0", "urgent", "patient1", "patient2"]

@@ -1,0 +1,197 @@
+"""What BMCs say of themselves, in the forms that registries and NVIDIA's baseboards have."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from provisioner.model.alert import Classification
+from provisioner.ports import TooLarge
+from provisioner.redfish import events, sse
+
+NOW = 1_790_000_000.0
+C = Classification
+
+
+def event(ident: str, *args: str, **changes: Any) -> dict[str, Any]:
+    record = {"MessageId": ident, "MessageArgs": list(args), "Message": "words", **changes}
+    return {"@odata.type": "#Event.v1_7_0.Event", "Events": [record]}
+
+
+def told(document: object) -> list[tuple[str, str, bool, set[C]]]:
+    found = events.signals(events.pushed(document), "n1", "host", NOW)
+    return [(s.id, s.target, s.active, set(s.classifications)) for s in found]
+
+
+CRITICAL, WARNING = {C.SENSOR_CRITICAL, C.HARDWARE}, {C.SENSOR_WARNING}
+XID = "[1700000000][7][0] XID {} {}"
+
+
+@pytest.mark.parametrize(
+    ("document", "wanted"),
+    [
+        (event("SensorEvent.1.0.1.ReadingAboveUpperCriticalThreshold", "Fan_1", "9"),
+         ("SensorReading", "Fan_1", True, CRITICAL)),
+        (event("SensorEvent.1.0.ReadingNoLongerCritical", "Fan_1", "9"),
+         ("SensorReading", "Fan_1", True, WARNING)),
+        (event("SensorEvent.1.0.1.SensorReadingNormalRange", "Fan_1"),
+         ("SensorReading", "Fan_1", False, set())),
+        (event("SensorEvent.1.0.1.SensorFailure", "Fan_1"),
+         ("SensorFailure", "Fan_1", True, {C.SENSOR_FAILURE})),
+        (event("ResourceEvent.1.4.2.ResourceStatusChangedCritical", "/redfish/v1/Systems/1"),
+         ("ResourceHealth", "1", True, {C.HARDWARE})),
+        (event("ResourceEvent.1.4.2.ResourceStatusChangedOK", "/redfish/v1/Systems/1"),
+         ("ResourceHealth", "1", False, set())),
+        (event("ResourceEvent.1.0.ResourceErrorsDetected", "GPU_SXM_1 Driver Event Message",
+               XID.format(79, "GPU has fallen off the bus.")),
+         ("Xid79", "GPU_SXM_1", True, {C.FATAL_EVENT, C.HARDWARE})),
+        (event("ResourceEvent.1.0.ResourceErrorsDetected", "GPU_SXM_1 Driver Event Message",
+               XID.format(31, "page fault")), ("Xid31", "GPU_SXM_1", True, {C.HARDWARE})),
+        (event("ResourceEvent.1.0.ResourceErrorsDetected", "GPU_SXM_1 Driver Event Message",
+               XID.format(43, "ended")), None),  # the application's own
+        (event("ResourceEvent.1.0.ResourceErrorsDetected", "GPU_SXM_1 Driver Event Message",
+               XID.format(9999, "?")),  # nobody publishes it: the worst
+         ("Xid9999", "GPU_SXM_1", True, {C.FATAL_EVENT, C.HARDWARE})),
+        (event("ResourceEvent.1.0.ResourceErrorsDetected", "PSU_1 Output", "overcurrent"),
+         ("ResourceErrors", "PSU_1", True, {C.HARDWARE})),
+        (event("IDRAC.2.8.PSU0003", "1", MessageSeverity="Critical"),
+         ("IDRAC.PSU0003", "1", True, {C.HARDWARE})),
+        (event("IDRAC.2.8.PSU0003", "1", Severity="OK"), None),
+        (event("StorageDevice.1.1.DriveFailure", "Disk_3", Severity="Critical"),
+         ("StorageDevice.DriveFailure", "Disk_3", True, {C.HARDWARE})),
+        (event("StorageDevice.1.1.DriveFailureCleared", "Disk_3", Severity="OK"),
+         ("StorageDevice.DriveFailure", "Disk_3", False, set())),
+        (event("Base.1.18.Success", Severity="Critical"), None),
+        (event("TaskEvent.1.0.3.TaskStarted", Severity="Warning"), None),
+        (event("Nonsense", Severity="Critical"), ("Nonsense", "", True, {C.HARDWARE})),
+        (event("A.1.0.B\x1b[31m", Severity="Critical"), None),
+        (event("SensorEvent.1.0.1.ReadingCritical", "Fan_1", SpecificEventExistsInGroup=True),
+         None),
+    ],
+)  # fmt: skip
+def test_an_event_is_judged_by_its_registry_and_key(document, wanted):
+    assert told(document) == ([] if wanted is None else [wanted])
+
+
+def test_the_worst_reading_and_the_normal_one_are_one_alert():
+    ids = {
+        ident
+        for key in ("ReadingCritical", "ReadingWarning", "SensorReadingNormalRange")
+        for ident, *_ in told(event(f"SensorEvent.1.0.1.{key}", "Fan_1"))
+    }
+
+    assert ids == {"SensorReading"}
+
+
+@pytest.mark.parametrize(
+    ("status", "wanted"),
+    [
+        ({"Health": "OK"}, []),
+        ({"Health": "OK", "HealthRollup": "Critical"}, [("ResourceHealth", True)]),
+        ({"Health": "Warning"}, [("ResourceHealth", True)]),
+        ({"Health": None}, []),
+        ({"Health": "Critical", "Conditions": [
+            {"MessageId": "ResourceEvent.1.0.ResourceErrorThresholdExceeded",
+             "MessageArgs": ["PSU_1"], "Severity": "Critical"}]}, [("ErrorThreshold", True)]),
+    ],
+)  # fmt: skip
+def test_a_systems_own_status_is_an_event_that_stands(status, wanted):
+    found = events.conditions({"@odata.id": "/redfish/v1/Systems/1", "Status": status})
+    signals = events.signals(events.Pushed(events=found), "n1", "host", NOW)
+
+    assert [(s.id, s.active) for s in signals] == wanted
+
+
+def test_a_metric_report_is_numbers_by_property():
+    values = [
+        {"MetricProperty": "/a#/B", "MetricValue": "4"},
+        {"MetricId": "x", "MetricValue": "1.5"},
+        {"MetricProperty": "/a#/C", "MetricValue": "nan"},
+        {"MetricProperty": 7},
+    ]
+    found = events.pushed({"MetricValues": values})
+
+    assert [(m.name, m.value) for m in found.metrics] == [("/a#/B", 4.0), ("x", 1.5)]
+
+
+def test_parts_that_come_and_go_ask_for_a_look():
+    assert events.pushed(event("ResourceEvent.1.0.ResourceRemoved")).asks_for_a_look
+    assert not events.pushed(event("ResourceEvent.1.0.ResourceChanged")).asks_for_a_look
+
+
+def test_a_document_of_thousands_of_events_is_cut():
+    many = {"Events": event("IDRAC.2.8.X1", Severity="Critical")["Events"] * 10_000}
+
+    assert len(events.pushed(many).events) == events.EVENTS_MAX
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(
+            st.sampled_from(
+                ["Events", "MessageId", "MessageArgs", "Message", "Severity", "OriginOfCondition",
+                 "MetricValues", "MetricProperty", "MetricValue", "Context", "@odata.id"]
+            ),
+            inner,
+            max_size=5,
+        )
+    ),
+    max_leaves=12,
+)  # fmt: skip
+
+
+@given(json_values)
+def test_no_document_raises(document):
+    events.signals(events.pushed(document), "n1", "host", NOW)
+    resource = document if isinstance(document, dict) else {}
+    events.conditions({"Status": {"Conditions": document, "Health": document}, **resource})
+
+
+def frames(text: bytes, size: int) -> list[sse.Frame]:
+    reader = sse.SseReader()
+    return [f for i in range(0, len(text), size) for f in reader.feed(text[i : i + size])]
+
+
+STREAM = (
+    b": hello\n\nid: 1\ndata: {\"a\":\r\ndata: 1}\r\n\r\nid:2\rdata:{\"a\": 2}\r\r"
+    b"event: x\ndata: no json\n\nretry: 3000\n\nid: 3\x00bad\ndata: [3]\n\ndata: cut off"
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
+def test_a_stream_is_the_same_however_it_is_cut(size):
+    assert [tuple(f) for f in frames(STREAM, size)] == [
+        ("1", {"a": 1}),
+        ("2", {"a": 2}),
+        ("2", None),
+        ("2", [3]),
+    ]
+
+
+@pytest.mark.parametrize(
+    "endless",
+    [b"data: " + b"x" * 70_000, b"data: x\n" * 9_000, b"x" * 70_000],
+)
+def test_a_stream_without_end_is_over_its_bounds(endless):
+    with pytest.raises(TooLarge):
+        frames(endless * 200, len(endless))
+
+
+def test_an_event_nested_too_deep_is_no_event():
+    deep = b"data: " + b"[" * 100_000 + b"\n\n"
+
+    assert [f.data for f in sse.SseReader().feed(deep)] == [None]
+
+
+@given(st.lists(st.binary(max_size=40), max_size=20))
+def test_no_bytes_raise(pieces):
+    reader = sse.SseReader()
+    for piece in pieces:
+        for frame in reader.feed(piece):
+            json.dumps(frame.data)

@@ -1,0 +1,195 @@
+"""What others push: Alertmanager's JSON and the plain format, good, hostile and of no node."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from provisioner.model.alert import Classification
+from provisioner.model.location import Port
+from provisioner.model.node import BmcRef, Node, NodeKind
+from provisioner.planning.pushed_alerts import ITEMS_MAX, ORDINARY, Directory, Source, told
+
+NOW = 1_790_000_000.0
+C = Classification
+ALERTMANAGER = Source(name="site", format="alertmanager")
+PLAIN = Source(name="netq", format="plain")
+TRUSTED = Source(name="own", format="plain", classifications=tuple(C))
+
+
+def node(name: str, address: str, **changes: Any) -> Node:
+    port = Port(switch="leaf-0", interface=f"swp{name[-1]}s0", rail=0, nic_slot="NIC_0")
+    return Node(id=name, kind=NodeKind.HOST, address=address, ports=(port,), **changes)
+
+
+DIRECTORY = Directory(
+    [
+        node("su0-n01", "10.0.0.1", bmcs=(BmcRef(name="DPU_0", url="https://x", serial="MT1"),)),
+        node("su0-n02", "fd00::2"),
+        node("su0-n03", "10.0.0.9"),
+        node("su0-n04", "10.0.0.9"),  # the same address twice: nobody's
+    ],
+    {"su0-n01": ("SER1", "GPU1"), "su0-n02": ("SER2",)},
+)
+
+
+@pytest.mark.parametrize(
+    ("said", "found"),
+    [
+        ({"node": "su0-n01"}, "su0-n01"),
+        ({"node": "SU0-N01"}, "su0-n01"),
+        ({"hostname": "su0-n01.site.example"}, "su0-n01"),
+        ({"node": "su0-n01:9400"}, "su0-n01"),
+        ({"node": "10.0.0.1:9400"}, "su0-n01"),
+        ({"node": "[fd00::2]:9400"}, "su0-n02"),
+        ({"ip": "fd00::2"}, "su0-n02"),
+        ({"serial": "SER1"}, "su0-n01"),
+        ({"serial": "MT1"}, "su0-n01"),
+        ({"switch": "leaf-0", "interface": "swp2s0"}, "su0-n02"),
+        ({"node": "su0-n01", "serial": "SER2"}, ""),  # it contradicts itself
+        ({"ip": "10.0.0.9"}, ""),  # two claim it
+        ({"node": "elsewhere"}, ""),
+        ({"switch": "leaf-0"}, ""),
+        ({}, ""),
+    ],
+)
+def test_a_node_is_found_by_what_names_it_without_doubt(said, found):
+    assert DIRECTORY.find(said) == found
+
+
+def alertmanager(status: str = "firing", /, **labels: str) -> dict[str, Any]:
+    return {
+        "version": "4",
+        "status": status,
+        "receiver": "provisioner",
+        "alerts": [
+            {
+                "status": status,
+                "labels": labels,
+                "annotations": {"summary": "in words"},
+                "startsAt": "2026-01-01T00:00:00Z",
+                "fingerprint": "0",
+            }
+        ],
+    }
+
+
+@pytest.mark.parametrize(
+    ("labels", "wanted"),
+    [
+        ({"alertname": "FanSlow", "node": "su0-n01", "severity": "warning", "device": "Fan_1"},
+         ("FanSlow", "Fan_1", (C.SENSOR_WARNING,))),
+        ({"alertname": "Dead", "instance": "10.0.0.1:9100", "severity": "critical"},
+         ("Dead", "", (C.HARDWARE,))),
+        ({"alertname": "X", "Hostname": "su0-n01", "classification": "Link"},
+         ("X", "", (C.LINK,))),
+        # a source that may not revoke names what it saw, without its consequence
+        ({"alertname": "GpuXid", "Hostname": "su0-n01", "gpu": "3", "err_code": "79"},
+         ("Xid79", "3", (C.HARDWARE,))),
+        ({"alertname": "X", "node": "su0-n01", "classification": "Drift,PreventAllocations"},
+         ("X", "", ())),
+    ],
+)  # fmt: skip
+def test_alertmanagers_labels_are_read(labels, wanted):
+    (signal,) = told(ALERTMANAGER, alertmanager("firing", **labels), DIRECTORY, NOW).signals
+
+    assert (signal.node, signal.id, signal.target, signal.classifications) == ("su0-n01", *wanted)
+    assert (signal.active, signal.message, signal.source) == (True, "in words", "webhook/site")
+
+
+def test_resolved_is_over():
+    body = alertmanager("resolved", alertname="X", node="su0-n01")
+    (signal,) = told(ALERTMANAGER, body, DIRECTORY, NOW).signals
+
+    assert not signal.active
+
+
+def test_a_source_that_may_revoke_does_by_an_xid():
+    trusted = Source(name="dcgm", format="alertmanager", classifications=tuple(C))
+    body = alertmanager("firing", alertname="DCGM_XID", node="su0-n01", xid="79")
+    (signal,) = told(trusted, body, DIRECTORY, NOW).signals
+
+    assert signal.classifications == (C.FATAL_EVENT, C.HARDWARE)
+
+
+def test_the_plain_format_is_read():
+    body = {
+        "alerts": [
+            {"id": "RoceDrops", "target": "rail3", "serial": "SER1", "message": "m",
+             "classifications": ["Link", "FatalEvent", "Nonsense"]},
+            {"id": "RoceDrops", "target": "rail3", "node": "nobody"},
+        ],
+        "ports": [
+            {"node": "su0-n01", "port": "rail0", "link": "down", "at": NOW - 5},
+            {"node": "su0-n01", "port": "rail0", "boot": "b", "counters": {"rx_packets": 5}},
+        ],
+    }  # fmt: skip
+    found = told(PLAIN, body, DIRECTORY, NOW)
+
+    assert [(s.node, s.classifications) for s in found.signals] == [("su0-n01", (C.LINK,))]
+    assert found.unnamed == ("node=nobody",)
+    assert [(p.link, p.at) for p in found.ports] == [("down", NOW - 5), ("", NOW)]
+    assert told(TRUSTED, body, DIRECTORY, NOW).signals[0].classifications == (C.LINK, C.FATAL_EVENT)
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        None, 7, {}, {"id": 5}, {"id": ""}, {"id": "a\x1b[2J"}, {"id": "x" * 129},
+        {"id": "a", "active": "yes"}, {"id": "a", "classifications": "Link"},
+        {"id": "a", "message": 5}, {"id": "a", "target": []},
+    ],
+)  # fmt: skip
+def test_what_cannot_be_read_is_counted_and_nothing_else(item):
+    found = told(PLAIN, {"alerts": [item]}, DIRECTORY, NOW)
+
+    assert (found.signals, found.unreadable) == ((), 1)
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        {}, {"port": "r"}, {"port": "r", "link": "sideways"}, {"port": "r", "counters": {"a": -1}},
+        {"port": "r", "counters": {"a": True}}, {"port": "r", "counters": {"a": 2**70}},
+        {"port": "r", "counters": {f"c{n}": 1 for n in range(500)}},
+        {"port": "r", "link": "up", "at": NOW + 3600}, {"port": "r", "link": "up", "at": True},
+        {"port": "r", "link": "up", "at": float("nan")},
+    ],
+)  # fmt: skip
+def test_a_port_that_cannot_be_read_is_counted(item):
+    found = told(PLAIN, {"ports": [{"node": "su0-n01", **item}]}, DIRECTORY, NOW)
+
+    assert (found.ports, found.unreadable) == ((), 1)
+
+
+def test_a_flood_is_cut():
+    body = {"alerts": [{"id": "a", "node": "su0-n01"}] * 10_000}
+
+    assert len(told(PLAIN, body, DIRECTORY, NOW).signals) == ITEMS_MAX
+
+
+def test_ordinary_sources_revoke_nothing():
+    from provisioner.planning.alerts import HOLDING
+
+    assert not set(ORDINARY) & HOLDING
+
+
+words = st.sampled_from(
+    ["alerts", "ports", "labels", "annotations", "status", "alertname", "node", "id", "target",
+     "counters", "link", "at", "port", "firing", "su0-n01", "serial", "ip", "interface", "switch"]
+)  # fmt: skip
+bodies = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=12) | words,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(words, inner, max_size=6),
+    max_leaves=15,
+)
+
+
+@given(bodies)
+def test_no_body_raises(body):
+    for source in (PLAIN, ALERTMANAGER):
+        told(source, body, DIRECTORY, NOW)
+        told(source, {"alerts": [body], "ports": [body]}, DIRECTORY, NOW)

@@ -12,7 +12,8 @@ from functools import lru_cache
 from typing import Any
 
 from provisioner.checks.check import CheckContext, Command, Unreadable
-from provisioner.checks.reading import END, documents_of, lines_of, mapping, number, pci, text_of
+from provisioner.checks.mlxlink_text import DEVICE, ports_of
+from provisioner.checks.reading import END, documents_of, mapping, number, pci, text_of
 from provisioner.model.health import Evidence
 
 # one call gives all three: a call costs 0.8 s, most of it for reaching the firmware
@@ -27,10 +28,6 @@ MLXLINK = Command(
 NOT_THERE = frozenset({"N/A", "", "-", "Unknown", "[N/A]"})
 NOTHING_SEEN = "15E-255"  # a bit error rate of no error at all
 _RANGE = re.compile(r"^(.{1,200}?)\s*\[(-?[0-9.]{1,12})\s*\.\.\s*(-?[0-9.]{1,12})\]$")
-_DEVICE = re.compile(r"^device (\S{1,60})$")
-_ESCAPE = re.compile(r"\x1b\[[0-9;]{0,8}m")
-_PAIR = re.compile(r"^(\S[^:]{0,80}?)\s*: (.{0,2000})$")
-_BIN = re.compile(r"^Bin \d{1,3}$")
 LANES_MAX = 16
 
 
@@ -114,10 +111,11 @@ def ports(evidence: Mapping[str, Evidence], context: CheckContext) -> list[PortF
 def read(text: str) -> tuple[PortFacts, ...]:
     """Every document with the address above it."""
     if "{" not in text:
-        return _of_text(text)
+        told = enumerate(ports_of(text))
+        return _each_once([PortFacts(f"port {a or at}", a, f, s) for at, (a, f, s) in told])
     found: list[PortFacts] = []
     for at, (above, document) in enumerate(documents_of(text, "mlxlink")):
-        match = _DEVICE.match(above)
+        match = DEVICE.match(above)
         address = pci(match[1]) if match else ""
         whole_one = mapping(document, "mlxlink")
         status = mapping(whole_one.get("status"), "status")
@@ -129,7 +127,7 @@ def read(text: str) -> tuple[PortFacts, ...]:
         words = str(status.get("message") or f"status {code}")
         part = f"port {address or at}"
         found.append(PortFacts(part, address, words if code != 0 else "", sections))
-    announced = {pci(m[1]) for line in text.split("\n") if (m := _DEVICE.match(line.strip()))}
+    announced = {pci(m[1]) for line in text.split("\n") if (m := DEVICE.match(line.strip()))}
     if announced - {port.pci for port in found}:
         raise Unreadable("mlxlink: a port gave no document")
     return _each_once(found)
@@ -139,30 +137,3 @@ def _each_once(found: Sequence[PortFacts]) -> tuple[PortFacts, ...]:
     if not found or len({p.part for p in found}) != len(found):
         raise Unreadable("mlxlink: no document in it, or one port twice")
     return tuple(found)
-
-
-def _of_text(text: str) -> tuple[PortFacts, ...]:
-    """mlxlink's tables for people: heads with a line of dashes below, keys, and values."""
-    found: list[PortFacts] = []
-    begins: list[tuple[str, dict[str, Any], list[str]]] = []
-    section: dict[str, Any] = {}
-    above = ""
-    for line in (_ESCAPE.sub("", row).strip() for row in lines_of(text)):
-        if match := _DEVICE.match(line):
-            begins.append((pci(match[1]), {}, []))
-        elif set(line) == {"-"}:
-            if not begins or above in begins[-1][1]:
-                begins.append(("", {}, []))  # another port, without a line that names it
-            section = begins[-1][1].setdefault(above, {})
-        elif line.startswith("-E-"):
-            begins = begins or [("", {}, [])]
-            begins[-1][2].append(line)
-        elif (pair := _PAIR.match(line)) and begins:
-            if pair[1] in section:
-                raise Unreadable(f"mlxlink: {pair[1][:40]} is listed twice")
-            section[pair[1]] = {"values": pair[2].split()} if _BIN.match(pair[1]) else pair[2]
-        above = line
-    for at, (address, sections, errors) in enumerate(begins):
-        failure = errors[0] if errors else "" if sections else "it printed nothing"
-        found.append(PortFacts(f"port {address or at}", address, failure, sections))
-    return _each_once(found)

@@ -83,6 +83,11 @@ class Settings(Record):
     boot_limit_s: float = Field(1800.0, gt=0, description="A host's system is up after power on.")
     playbook_limit_s: float = Field(3600.0, gt=0, description="A playbook ends within this.")
     switch_limit_s: float = Field(1800.0, gt=0, description="A switch is back after its reboot.")
+    switch_methods_allowed: tuple[Literal["nvue_packages", "onie"], ...] = Field(
+        (),
+        description="Ways of upgrading a switch beside the optimized image: packages, and ONIE, "
+        "which destroys the switch's configuration.",
+    )
     switch_gather_s: float = Field(
         0.5, gt=0, description="Moves of ports on one leaf that come within this share a revision."
     )

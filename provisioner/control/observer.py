@@ -278,4 +278,5 @@ class Observer:
             history=history(await self._store.entries(node.id), operation),
             neighbours=await neighbours(self._store, node),
             production=self._settings.production,
+            leave=frozenset(self._settings.switch_methods_allowed),
         )

@@ -92,6 +92,8 @@ class Executor:
                 return methods_inband.nic_config(site, node, step, inventory, parameters)
             case "nvue_image":
                 return await methods_switch.install_image(site, node, step)
+            case "nvue_packages" | "onie":
+                return methods_switch.by_hand(node, step)
         return Blocker(
             reason=Reason.NOT_OFFERED,
             subject=step.component,

@@ -103,6 +103,21 @@ async def boot_image(site: Site, node: Node, step: Step) -> Work | Blocker:
     )
 
 
+def by_hand(node: Node, step: Step) -> Blocker:
+    """What is planned and allowed, and still a person's: nothing here can prove it step by step.
+
+    Packages come from a mirror at its newest; ONIE leaves a switch without its configuration and
+    with the factory's password, which the site's own zero-touch provisioning must put right.
+    """
+    how = "an ONIE installation" if step.method == "onie" else "a package upgrade"
+    return Blocker(
+        reason=Reason.NOT_OFFERED,
+        subject=f"{node.id}/{step.component}",
+        detail=f"{how} from {step.from_version} to {step.to_version} is done by a person",
+        unblock=f"Drain {node.id}, upgrade it to {step.to_version}, then retry the node.",
+    )
+
+
 def _failed(node: Node, step: Step, detail: str, reason: Reason = Reason.UPDATE_FAILED) -> Blocker:
     return Blocker(
         reason=reason,

@@ -42,6 +42,7 @@ class Reason(StrEnum):
     MISSING_ARTIFACT = "missing_artifact"  # no file to install from
     MISSING_DIGEST = "missing_digest"  # a file without a SHA-256
     MISSING_EVIDENCE = "missing_evidence"  # an edge nobody vouches for
+    METHOD_FORBIDDEN = "method_forbidden"  # the site does not allow this way of updating
     NOT_UPDATEABLE = "not_updateable"  # the device says that it takes no update
     SEARCH_LIMIT = "search_limit"  # the planner's bound was reached
     # what went wrong in carrying out

@@ -17,8 +17,10 @@ from provisioner.model.inventory import Activation
 from provisioner.model.matrix import Edge, Matrix, Pin
 from provisioner.model.outcome import Reason
 from provisioner.model.plan import Disruption
+from provisioner.planning.switch_upgrades import ASKS_LEAVE, PACKAGES
 
-NO_FILE = frozenset({"playbook_host_software", "playbook_nic_config"})  # packages, parameters
+# packages, parameters
+NO_FILE = frozenset({"playbook_host_software", "playbook_nic_config", PACKAGES})
 NEVER_ALONE = frozenset({"with_bundle", "none"})
 ANY = "*"
 
@@ -53,8 +55,10 @@ class Moves:
         kinds: Mapping[str, ComponentKind],
         *,
         production: bool,
+        leave: frozenset[str] = frozenset(),
     ) -> None:
         self.matrix, self.pins, self.kinds, self.production = matrix, pins, kinds, production
+        self.forbidden = ASKS_LEAVE - leave  # methods
         self.grammars = {name: kind.grammar for name, kind in kinds.items()}
         self._named: dict[str, tuple[str, ...]] = {}
         self._spelling: dict[tuple[str, str], str] = {}
@@ -169,6 +173,7 @@ class Moves:
             reason
             for reason, holds in (
                 (Reason.NOT_UPDATEABLE, hop.method in NEVER_ALONE),
+                (Reason.METHOD_FORBIDDEN, hop.method in self.forbidden),
                 (Reason.DOWNGRADE, order == 1 and not edge.downgrade),
                 (Reason.ANTI_ROLLBACK, self.bars(hop.kind, hop.start, hop.to) is not None),
                 # a laboratory may look at the way before it has the files; the executor needs them

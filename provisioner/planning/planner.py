@@ -59,6 +59,7 @@ class PlanCache:
     matrix: Matrix
     kinds: Mapping[str, ComponentKind]
     production: bool
+    leave: frozenset[str] = frozenset()  # methods that the site allows beyond the usual ones
     searches: int = 0  # plans that were worked out rather than remembered
     _targets: dict[tuple[str, str], _Target] = field(default_factory=dict)
     _plans: dict[tuple[object, ...], Plan] = field(default_factory=dict)
@@ -89,7 +90,9 @@ class PlanCache:
             pins = release.profiles[profile].pins
             unknown = tuple(_unknown(kind, name) for kind, p in sorted(pins.items()) if not p.known)
             known: dict[str, Pin] = {kind: p for kind, p in pins.items() if p.known}
-            moves = Moves(self.matrix, known, self.kinds, production=self.production)
+            moves = Moves(
+                self.matrix, known, self.kinds, production=self.production, leave=self.leave
+            )
             relevant = relevant_kinds(moves, release)
             self._targets[key] = _Target(
                 moves, release, relevant, unknown if self.production else ()
@@ -107,13 +110,14 @@ def plan(
     history: History = _NO_HISTORY,
     neighbours: tuple[Neighbour, ...] = (),
     production: bool = True,
+    leave: frozenset[str] = frozenset(),
 ) -> Plan:
     """The cheapest steps that bring one node to a profile of a release, or why there are none.
 
     In production, unknown pins block, and so do edges without evidence and what has no file or no
     digest of it; otherwise unknown pins are left alone, and a step may name no file yet.
     """
-    cache = PlanCache(matrix, kinds, production)
+    cache = PlanCache(matrix, kinds, production, leave)
     return cache.plan(PlanningNode(inventory, release, profile, history, neighbours))
 
 

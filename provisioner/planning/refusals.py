@@ -18,6 +18,10 @@ _WHAT: dict[Reason, tuple[str, str]] = {
         "the device says that it takes no update, or it is only updated by what carries it",
         "Make the device updateable, or give an edge of what carries it to the pinned version.",
     ),
+    Reason.METHOD_FORBIDDEN: (
+        "the site does not allow this method (ONIE destroys the configuration)",
+        "Allow it by the setting `switch_methods_allowed`, or add an edge by image.",
+    ),
     Reason.DOWNGRADE: (
         "it is older than what runs, and the edge does not allow a downgrade",
         "Pin a version that is not older, or mark the edge `downgrade: true` with its evidence.",

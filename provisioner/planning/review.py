@@ -12,6 +12,7 @@ from provisioner.model.base import Record
 from provisioner.model.matrix import Matrix, Profile
 from provisioner.model.versions import compare, key
 from provisioner.planning.reachability import moves, pinned_kinds, reachable, unreachable
+from provisioner.planning.switch_upgrades import forbidden_edges
 
 
 class Weight(StrEnum):
@@ -64,6 +65,15 @@ def review(matrix: Matrix, *, fileless: frozenset[str] = FILELESS) -> tuple[Rema
         for u in unreachable(matrix)
     ]
     remarks += _unmarked_downgrades(matrix) + _unreadable(matrix)
+    remarks += [
+        Remark(
+            weight=Weight.BLOCKS,
+            where=where,
+            problem=said,
+            remedy="Give the edge the method that is published for it, or another start.",
+        )
+        for where, said in forbidden_edges(matrix)
+    ]
     remarks += _dead_edges(matrix) + _edges_without_evidence(matrix) + _images(matrix)
     for state in readiness(matrix, fileless=fileless):
         where = f"{state.release}/{state.profile}"

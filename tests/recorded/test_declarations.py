@@ -19,6 +19,7 @@ METHODS = {
     "playbook_nic_firmware",
     "playbook_nic_config",
     "nvue_image",
+    "deploy_image",
     "with_bundle",
     "none",
 }

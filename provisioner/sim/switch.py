@@ -73,6 +73,8 @@ class Switch:
                 "lo": {"type": "loopback"},
             },
             "vrf": {"default": {}, "mgmt": {}},
+            "evpn": {"enable": "on"},
+            "nve": {"vxlan": {"enable": "on"}},
         }
         self.startup: Tree = copy.deepcopy(self.applied)
         self.operational: Tree = copy.deepcopy(self.applied)

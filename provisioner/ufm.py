@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -133,8 +133,8 @@ class UfmIsolation:
         self._limited = default_limited
         self._writing = asyncio.Lock()
 
-    async def delta(self, tenants: Sequence[Tenant]) -> FabricDelta:
-        """Partitions to make and to delete."""
+    async def delta(self, tenants: Sequence[Tenant], only: Collection[str] = ()) -> FabricDelta:
+        """Partitions to make and to delete. There is one UFM, so that `only` spares nothing."""
         seen = await self._look()
         if isinstance(seen, Blocker):
             return FabricDelta(blockers=(seen,))

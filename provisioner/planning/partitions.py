@@ -79,11 +79,10 @@ def read_partitions(answer: Any) -> dict[int, Partition] | str:
 def acts(tenants: Sequence[Tenant], seen: Mapping[int, Partition]) -> tuple[Act, ...] | Blocker:
     """Partitions to make and to delete; () if all are as they should be.
 
-    UFM takes a partition away with its last member: one that is missing is simply made again.
+    UFM takes a partition away with its last member (NVIDIA's own stand-in for UFM does so too), so
+    that one that was made once may be missing: it is made again with the next member.
     """
     found = []
-    if PKEY_MAINTENANCE not in seen:
-        found.append(Act("add", PKEY_MAINTENANCE))
     for tenant in tenants:
         if tenant.number is None:
             continue
@@ -91,7 +90,7 @@ def acts(tenants: Sequence[Tenant], seen: Mapping[int, Partition]) -> tuple[Act,
             detail = f"P_Key {tenant.pkey:#x} is outside of what UFM takes, or ours"
             return _no(Reason.QUOTA, tenant.name, detail, "Delete a tenant with a lower number.")
         there = seen.get(tenant.pkey)
-        if tenant.phase is not Phase.LEAVING and there is None:
+        if tenant.phase is Phase.MAKING and there is None:
             found.append(Act("add", tenant.pkey))
         if tenant.phase is Phase.LEAVING and there is not None:
             if there.members:

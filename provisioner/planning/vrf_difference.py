@@ -7,7 +7,7 @@ wanted: one target too many is a way into another tenant's network.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,7 +33,7 @@ class LeafChange:
     switch: str
     unset: tuple[Path, ...] = ()
     wanted: Tree = field(default_factory=dict)
-    present: frozenset[str] = frozenset()  # VRFs that must be seen afterwards
+    present: Mapping[str, str] = field(default_factory=dict)  # VRF -> VNI, to be seen afterwards
     absent: frozenset[str] = frozenset()  # VRFs that must be gone afterwards
 
     @property
@@ -55,11 +55,12 @@ def difference(
     seen: SeenLeaf | Blocker,
     *,
     managed: Sequence[str],
+    focus: Collection[str] = (),
 ) -> LeafChange | tuple[Blocker, ...]:
     """What would bring one leaf to what it must hold, or everything that stands in the way.
 
     `managed`: VRFs of all tenants that have a number, also of those that leave: whichever of them
-    is not in `wanted` has no business on this leaf.
+    is not in `wanted` has no business on this leaf. `focus`: those whose presence is to be proved.
     """
     if isinstance(seen, Blocker):
         return (seen,)
@@ -77,7 +78,9 @@ def difference(
         switch=leaf.switch,
         unset=tuple(dict.fromkeys(unset)),
         wanted=missing(wanted, seen.applied),
-        present=frozenset(mine),
+        present={
+            v: next(iter(wanted["vrf"][v]["evpn"]["vni"])) for v in sorted(mine) if v in focus
+        },
         absent=frozenset(gone),
     )
 
@@ -97,19 +100,26 @@ def missing(wanted: Mapping[str, Any], held: object) -> Tree:
     return found
 
 
-def proved(change: LeafChange, after: SeenLeaf) -> tuple[Blocker, ...]:
-    """Why an applied change is not what the switch does; () if it is."""
+def proved(change: LeafChange, seen: SeenLeaf) -> tuple[Blocker, ...]:
+    """Why a change is not yet what the switch does, and will do after its next start; () if so."""
+    wrong = {v: "the switch has no such VRF" for v in change.present if v not in seen.vrfs}
+    wrong |= {v: "the switch still has this VRF" for v in change.absent if v in seen.vrfs}
+    for vrf, vni in change.present.items():
+        if vrf not in wrong and seen.vnis.get(vrf) != frozenset({vni}):
+            wrong[vrf] = f"its routes do not go by VNI {vni} yet"
     found = [
         blocker(
             Reason.ISOLATION,
             f"{change.switch}/{vrf}",
-            f"applied, but the switch has {'no such' if wanted else 'still this'} VRF",
-            "Look at the switch's log; it is tried again by itself.",
+            f"applied, but {problem}",
+            "Look at the switch's log, then ask again.",
         )
-        for vrfs, wanted in ((change.present, True), (change.absent, False))
-        for vrf in sorted(vrfs)
-        if (vrf in after.vrfs) is not wanted
+        for vrf, problem in sorted(wrong.items())
     ]
+    if not seen.saved:
+        detail = "it would start with another configuration than the applied one"
+        remedy = "Ask again: it is saved then."
+        found.append(blocker(Reason.ISOLATION, change.switch, detail, remedy))
     return tuple(found)
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from provisioner.model.outcome import Blocker, Reason
@@ -14,12 +14,17 @@ Path = tuple[str, ...]
 
 @dataclass(frozen=True)
 class SeenLeaf:
-    """A leaf as it was read: `applied` is its configuration, the rest is operational state."""
+    """A leaf as it was read: `applied` is its configuration, the rest is operational state.
+
+    `vnis` has the VRFs that were asked for. `saved`: the switch starts with what is applied.
+    """
 
     switch: str
     applied: Mapping[str, Any]
     vrfs: frozenset[str]
     ports: Mapping[str, str]  # interface -> VRF
+    vnis: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    saved: bool = True
 
 
 def obstacles(
@@ -35,7 +40,7 @@ def obstacles(
     `gone`: VRFs that are to be removed from it.
     """
     mine = {v for v in wanted.get("vrf", {}) if v in managed}
-    found = [*_unprepared(leaf, seen, wanted), *_occupied(seen, gone)]
+    found = [*_unprepared(leaf, seen, wanted), *occupied(seen, gone)]
     found += [*_conflicts(seen, wanted, mine, managed), *_uplinks(leaf, seen, mine)]
     after = {v for v in names(seen) if v not in gone} | mine
     if len(after - {"default"}) > VRFS_MAX:
@@ -65,7 +70,8 @@ def _unprepared(leaf: LeafPlan, seen: SeenLeaf, wanted: Mapping[str, Any]) -> It
         yield blocker(Reason.PRECONDITION, f"{leaf.switch}/{name}", detail, remedy)
 
 
-def _occupied(seen: SeenLeaf, gone: Sequence[str]) -> Iterator[Blocker]:
+def occupied(seen: SeenLeaf, gone: Iterable[str]) -> Iterator[Blocker]:
+    """VRFs that must not be removed: a port is in them, by configuration or in truth."""
     configured = {
         name: at(entry, ("ip",)).get("vrf")
         for name, entry in at(seen.applied, ("interface",)).items()

@@ -45,7 +45,7 @@ class LeafPlan(Record):
 
 
 class FabricPlan(Record):
-    """All leaves of a site, with the plan that numbers them. `unknown`: leaves it does not have."""
+    """All leaves of a site, with the plan that numbers them. `unknown`: cabled, but not in it."""
 
     plan: AddressPlan
     leaves: tuple[LeafPlan, ...]
@@ -70,13 +70,11 @@ def fabric(
     """
     addressing = Addressing(plan)
     ports = Ports(addressing)
-    switches = {n.id: n for n in nodes if n.kind is NodeKind.SWITCH}
-    found, unknown = [], []
-    for name in sorted(switches):
+    known = list(nodes)
+    found = []
+    for name in sorted(n.id for n in known if n.kind is NodeKind.SWITCH):
         place = ports.switch_called(name)
-        if place is None:
-            unknown.append(name)
-        elif place.tier == "leaf":
+        if place is not None and place.tier == "leaf":
             numbers = range(ports.uplinks(place))
             found.append(
                 LeafPlan(
@@ -89,7 +87,9 @@ def fabric(
                     dialect=dialect_of((versions or {}).get(name, "")),
                 )
             )
-    return FabricPlan(plan=plan, leaves=tuple(found), unknown=tuple(unknown))
+    cabled = {p.switch for n in known if n.kind is NodeKind.HOST for p in n.ports}
+    unknown = tuple(sorted(cabled - {leaf.switch for leaf in found}))
+    return FabricPlan(plan=plan, leaves=tuple(found), unknown=unknown)
 
 
 def dialect_of(version: str) -> Dialect:

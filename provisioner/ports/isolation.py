@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -47,10 +47,11 @@ class Isolation(Protocol):
     those of the VRFs, also where a partition stands for one; "" or "default" is no tenant's.
     """
 
-    async def delta(self, tenants: Sequence[Tenant]) -> FabricDelta:
+    async def delta(self, tenants: Sequence[Tenant], only: Collection[str] = ()) -> FabricDelta:
         """What the networks of all numbered tenants ask; those that leave are to be gone.
 
         Changes nothing. A network with a member in it is not taken away: it is a blocker.
+        `only`: names of tenants; devices that have nothing to do with them are not asked.
         """
         ...
 

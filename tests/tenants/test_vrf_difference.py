@@ -26,7 +26,8 @@ def change(
     staying = [t for t in tenants if t.phase is not Phase.LEAVING]
     wanted = desired(staying, FABRIC)[LEAF.switch]
     managed = [t.vrf for t in tenants]
-    return difference(LEAF, wanted, seen() if leaf is None else leaf, managed=managed)
+    leaf = seen() if leaf is None else leaf
+    return difference(LEAF, wanted, leaf, managed=managed, focus=managed)
 
 
 def made(tenants: list[Tenant], leaf: SeenLeaf | None = None) -> SeenLeaf:
@@ -220,6 +221,26 @@ def test_a_vrf_that_is_only_operational_is_waited_for():
     assert found.empty
     assert reasons(proved(found, still)) == [(Reason.ISOLATION, f"{LEAF.switch}/RED")]
     assert proved(found, gone) == ()
+
+
+@pytest.mark.parametrize(
+    ("vnis", "saved", "expected"),
+    [
+        ({"RED": frozenset({"4001"})}, True, []),
+        ({"RED": frozenset({"4001"})}, False, [LEAF.switch]),
+        ({"RED": frozenset({"4001", "9"})}, True, [f"{LEAF.switch}/RED"]),
+        ({}, True, [f"{LEAF.switch}/RED"]),
+    ],
+    ids=["proved", "unsaved", "two VNIs", "no VNI"],
+)
+def test_a_tenant_is_there_when_its_vni_is_operational_and_saved(vnis, saved, expected):
+    leaf = made([tenant()])
+    found = change([tenant()], leaf)
+    assert isinstance(found, LeafChange)
+
+    now = SeenLeaf(leaf.switch, leaf.applied, leaf.vrfs, {}, vnis, saved)
+
+    assert [b.subject for b in proved(found, now)] == expected
 
 
 def test_a_silent_leaf_blocks():

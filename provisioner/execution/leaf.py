@@ -10,24 +10,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-from provisioner.execution.once import blocked
+from provisioner.execution.leaf_line import LeafLine, Lookup, Refused, Views, views
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.ports import Call, Clock, Malformed, PortError, SwitchAddress, SwitchTransport
+from provisioner.ports import Clock, Malformed, PortError, SwitchTransport
 from provisioner.settings import Settings
 from provisioner.switches import cumulus
-from provisioner.switches.cumulus import Ask, Move
+from provisioner.switches.cumulus import Move
 
 # Tries of one batch: a lost answer, then a revision that raced with somebody else's.
 TRIES_MAX = 3
-REQUEST_S = 30.0
-# A switch's address is looked up again after this: its credential may have been changed.
-ADDRESS_S = 10.0
 # Refusals that one port of a batch may bring on all of it.
 _OF_ONE_PORT = (Reason.SWITCH_REFUSED, Reason.MALFORMED)
 
-Lookup = Callable[[], Awaitable[SwitchAddress | Blocker]]
 Routes = Mapping[str, tuple[str, ...]]  # VRF -> prefixes
 
 
@@ -47,15 +42,6 @@ class _Waiting:
     )
 
 
-class Refused(Exception):
-    """The switch answered, and not what was needed. It becomes a blocker in this file."""
-
-    def __init__(self, reason: Reason, detail: str) -> None:
-        # printable: the words may be the switch's own
-        super().__init__("".join(c if c.isprintable() else " " for c in detail))
-        self.reason = reason
-
-
 class Leaf:
     """One switch's ports. `move` may be called by any number of nodes at once."""
 
@@ -63,12 +49,9 @@ class Leaf:
         self, name: str, lookup: Lookup, transport: SwitchTransport, clock: Clock, limits: Settings
     ) -> None:
         self.name = name
-        self._lookup = lookup
-        self._transport = transport
+        self._line = LeafLine(name, lookup, transport, clock)
         self._clock = clock
         self._limits = limits
-        self._address: SwitchAddress | None = None
-        self._address_until = 0.0
         self._waiting: list[_Waiting] = []
         self._writer: asyncio.Task[None] | None = None
         self._reading: asyncio.Task[Routes | Blocker] | None = None
@@ -88,12 +71,16 @@ class Leaf:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def vrfs(self, interfaces: Sequence[str]) -> Mapping[str, str] | Blocker:
-        """VRF of each of these ports, from the operational state."""
+    async def vrfs(self, interfaces: Sequence[str]) -> Views | Blocker:
+        """Every VRF that each of these ports is in, or will be in by itself.
+
+        One, if it is settled: the operational state, what was applied, what a reboot would bring,
+        and what every revision on its way would make of it all agree.
+        """
         try:
-            return await self._vrfs(interfaces)
+            return await views(self._line, interfaces)
         except (PortError, Refused) as problem:
-            return self._blocker(problem)
+            return self._line.blocker(problem)
 
     async def routes(self) -> Routes | Blocker:
         """Routes of every VRF, read after this was called; callers at one time share a reading."""
@@ -166,28 +153,29 @@ class Leaf:
             except PortError as error:
                 problem = error
             except Refused as refusal:
-                return LeafOutcome(revision, (self._blocker(refusal),))
+                return LeafOutcome(revision, (self._line.blocker(refusal),))
             else:
                 return LeafOutcome(revision)
         assert problem is not None
-        return LeafOutcome(revision, (self._blocker(problem),))
+        return LeafOutcome(revision, (self._line.blocker(problem),))
 
     async def _in_place(self, moves: Sequence[Move]) -> bool:
-        seen = await self._vrfs([m.interface for m in moves])
-        return all(seen[m.interface] == m.vrf for m in moves)
+        """Not yet that it is saved: `_persist` comes after it."""
+        seen = await views(self._line, [m.interface for m in moves], saved=False)
+        return all(seen[m.interface] == {m.vrf} for m in moves)
 
     async def _revise(self, moves: Sequence[Move]) -> str:
         """One revision with all moves, applied. Its name as the proof shows it."""
-        revision = cumulus.read_revision_id(await self._ask(cumulus.new_revision()))
+        revision = cumulus.read_revision_id(await self._line.ask(cumulus.new_revision()))
         if revision is None:
             raise Malformed("a new revision without a name")
-        await self._ask(cumulus.move_ports(revision, moves))
-        await self._ask(cumulus.apply(revision))
+        await self._line.ask(cumulus.move_ports(revision, moves))
+        await self._line.ask(cumulus.apply(revision))
         state: cumulus.RevisionState | None = None
 
         async def ended() -> bool:
             nonlocal state
-            state = cumulus.read_revision(await self._get(cumulus.revision_path(revision)))
+            state = cumulus.read_revision(await self._line.get(cumulus.revision_path(revision)))
             return state is not None and not state.under_way
 
         await self._until(ended, Reason.SWITCH_REFUSED, f"revision {revision} does not end")
@@ -201,12 +189,12 @@ class Leaf:
         """What is applied is what the switch starts with: else a reboot opens the old VRF."""
 
         async def equal() -> bool:
-            applied = await self._get(cumulus.tree_path("applied"))
-            return bool(applied == await self._get(cumulus.tree_path("startup")))
+            applied = await self._line.get(cumulus.tree_path("applied"))
+            return bool(applied == await self._line.get(cumulus.tree_path("startup")))
 
         if await equal():
             return
-        await self._ask(cumulus.save())
+        await self._line.ask(cumulus.save())
         await self._until(equal, Reason.ISOLATION, "startup differs from applied after saving")
 
     async def _until(
@@ -221,75 +209,21 @@ class Leaf:
 
     # --- reading
 
-    async def _vrfs(self, interfaces: Sequence[str]) -> dict[str, str]:
-        if len(interfaces) <= 2:
-            answers = {i: await self._get(cumulus.interface_path(i)) for i in interfaces}
-        else:
-            found = await self._get(cumulus.INTERFACES_PATH)
-            answers = found if isinstance(found, dict) else {}
-        vrfs = {}
-        for interface in interfaces:
-            vrf = cumulus.read_vrf(answers.get(interface))
-            if vrf is None:
-                raise Refused(Reason.MALFORMED, f"{interface}: no readable operational state")
-            vrfs[interface] = vrf
-        return vrfs
-
     async def _routes(self) -> Routes | Blocker:
         try:
             await self._clock.sleep(self._limits.switch_gather_s)
         finally:
             self._reading = None  # whoever comes from now on needs a later reading
         try:
-            names = cumulus.read_names(await self._get(cumulus.VRFS_PATH))
+            names = cumulus.read_names(await self._line.get(cumulus.VRFS_PATH))
             if not names:
                 raise Refused(Reason.MALFORMED, "no readable list of VRFs")
             found = {}
             for name in names:
-                routes = cumulus.read_routes(await self._get(cumulus.routes_path(name)))
+                routes = cumulus.read_routes(await self._line.get(cumulus.routes_path(name)))
                 if routes is None:
                     raise Refused(Reason.MALFORMED, f"VRF {name[:20]}: no readable routes")
                 found[name] = routes
         except (PortError, Refused) as problem:
-            return self._blocker(problem)
+            return self._line.blocker(problem)
         return found
-
-    async def _get(self, path: str) -> Any:
-        return await self._ask(Ask("GET", path))
-
-    async def _ask(self, ask: Ask) -> Any:
-        call = Call(ask.method, ask.path, ask.body, timeout_s=REQUEST_S)
-        try:
-            reply = await self._transport.request(await self._found(), call)
-        except PortError:
-            self._address = None
-            raise
-        if reply.status in (401, 403):
-            # 403: the factory's password must be changed before the API does anything
-            self._address = None
-            raise Refused(Reason.LOGIN_REFUSED, f"{ask.path}: status {reply.status}")
-        if reply.status >= 300:
-            words = reply.body[:200].decode("utf-8", errors="replace")
-            detail = f"{ask.method} {ask.path}: status {reply.status}: {words}"
-            raise Refused(Reason.SWITCH_REFUSED, detail)
-        return reply.json() if reply.body else {}
-
-    async def _found(self) -> SwitchAddress:
-        """Where the switch is and how to log in, as it was a moment ago."""
-        if self._address is None or self._clock.now() >= self._address_until:
-            address = await self._lookup()
-            if isinstance(address, Blocker):
-                raise Refused(address.reason, address.detail)
-            self._address = address
-            self._address_until = self._clock.now() + ADDRESS_S
-        return self._address
-
-    def _blocker(self, problem: PortError | Refused) -> Blocker:
-        if isinstance(problem, PortError):
-            return blocked(problem, self.name)
-        return Blocker(
-            reason=problem.reason,
-            subject=self.name,
-            detail=str(problem),
-            unblock="Look at the switch's revisions and log; it is tried again by itself.",
-        )

@@ -13,7 +13,8 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from provisioner.execution.leaf import Leaf, Lookup, Routes
+from provisioner.execution.leaf import Leaf, Routes
+from provisioner.execution.leaf_line import Lookup
 from provisioner.execution.work import Site
 from provisioner.model.location import Port
 from provisioner.model.outcome import Blocker, Reason
@@ -46,7 +47,7 @@ class Tenancy:
         self._leaves: dict[str, Leaf] = {}
 
     async def read(self, ports: Sequence[Port]) -> tuple[PortPlacement, ...] | Blocker:
-        """The VRF of every port, from the operational state of its leaf."""
+        """The VRF of every port; one that is not settled is named with each VRF it may be in."""
         by_leaf = _by_leaf(ports)
         answers = await asyncio.gather(
             *(self._leaf(s).vrfs([p.interface for p in mine]) for s, mine in by_leaf.items())
@@ -57,7 +58,8 @@ class Tenancy:
                 return vrfs
             placements += [
                 PortPlacement(switch=switch, interface=interface, vrf=vrf)
-                for interface, vrf in sorted(vrfs.items())
+                for interface, found in sorted(vrfs.items())
+                for vrf in sorted(found)
             ]
         return tuple(placements)
 

@@ -18,12 +18,15 @@ IMAGES_PATH = f"{PREFIX}/system/image"
 JOBS_PATH = f"{PREFIX}/action"
 VRFS_PATH = f"{PREFIX}/vrf?rev=operational"
 INTERFACES_PATH = f"{PREFIX}/interface?rev=operational"
+REVISIONS_PATH = f"{PREFIX}/revision"
+DEFAULT_VRF = "default"
 
 APPLIED = frozenset({"applied", "applied_and_saved"})
 # states of a revision that is still on its way; every other one is an end without effect
 UNDER_WAY = frozenset(
     {"pending", "apply", "verifying", "verified", "ready", "preparing", "reloading", "saving"}
 )
+REVISIONS_MAX = 20_000  # one for each change since it was installed; listed with a line each
 ROUTES_MAX = 200_000  # of one VRF; a leaf's tables hold fewer
 
 
@@ -61,6 +64,11 @@ class RevisionState:
     def under_way(self) -> bool:
         """It may still be applied."""
         return self.state in UNDER_WAY
+
+    @property
+    def sent(self) -> bool:
+        """Its applying was asked for and has not ended: it goes on by itself."""
+        return self.under_way and self.state != "pending"
 
 
 @dataclass(frozen=True)
@@ -126,9 +134,14 @@ def tree_path(revision: str) -> str:
     return f"{PREFIX}/?rev={revision}"
 
 
-def interface_path(interface: str) -> str:
-    """Operational state of one port."""
-    return f"{PREFIX}/interface/{quote(interface, safe='')}?rev=operational"
+def interface_path(interface: str, revision: str = "operational") -> str:
+    """One port, as it is or as a revision would have it."""
+    return f"{PREFIX}/interface/{quote(interface, safe='')}?rev={quote(revision, safe='')}"
+
+
+def interfaces_path(revision: str = "operational") -> str:
+    """All ports, as they are or as a revision would have them."""
+    return f"{PREFIX}/interface?rev={quote(revision, safe='')}"
 
 
 def routes_path(vrf: str) -> str:
@@ -180,6 +193,16 @@ def read_revision(answer: Any) -> RevisionState | None:
     listed = list(issues.values())[:5] if isinstance(issues, dict) else []
     words = [str(i.get("message", i) if isinstance(i, dict) else i)[:200] for i in listed]
     return RevisionState(answer["state"], "; ".join(words))
+
+
+def read_revisions(answer: Any) -> dict[str, RevisionState] | None:
+    """Every revision with its state; None if one of them cannot be read."""
+    if not isinstance(answer, dict) or len(answer) > REVISIONS_MAX:
+        return None
+    found = {name: read_revision(entry) for name, entry in answer.items()}
+    if not all(isinstance(name, str) and state for name, state in found.items()):
+        return None
+    return {name: state for name, state in found.items() if state is not None}
 
 
 def read_vrf(interface: Any) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -241,3 +242,42 @@ def test_a_switch_that_refuses_the_login_is_named_and_not_asked_again() -> None:
 
     assert {b.reason for b in outcome.blockers} == {Reason.LOGIN_REFUSED}
     assert asked == 2  # one look to move, one to say where the ports are
+
+
+def test_a_revision_that_a_crashed_daemon_has_sent_is_waited_for() -> None:
+    async def scenario(rig: Rig) -> Any:
+        port = rig.nodes[A].ports[0]
+        await rig.tenancy.move(rig.nodes[A].ports, "MAINT")
+        switch = rig.site.switches[port.switch]
+        sent = switch.new_revision()
+        sent.changes.append(((), {"interface": {port.interface: {"ip": {"vrf": "RED"}}}}))
+        switch.apply(sent, rig.clock.now())
+        read = await rig.tenancy.read(rig.nodes[A].ports)
+        fenced = await rig.tenancy.move(rig.nodes[A].ports, "MAINT")
+        await rig.clock.sleep(60.0)
+        return placement_of(rig.nodes[A].ports, read), fenced, rig.truth(A)
+
+    read, fenced, truth = play(scenario)
+
+    assert read == ("mixed", "")
+    assert fenced.blockers == ()
+    assert truth == {"MAINT"}
+
+
+def test_a_port_whose_vrf_a_reboot_would_change_is_not_settled() -> None:
+    async def scenario(rig: Rig) -> Any:
+        ports = rig.nodes[A].ports
+        await rig.tenancy.move(ports, "RED")
+        switch = rig.site.switches[ports[0].switch]
+        saved = copy.deepcopy(switch.startup)
+        await rig.tenancy.move(ports, "MAINT")
+        switch.startup = saved  # it was never saved: the daemon ended before
+        before = placement_of(ports, await rig.tenancy.read(ports))
+        again = await rig.tenancy.move(ports, "MAINT")
+        return before, again, placement_of(ports, await rig.tenancy.read(ports))
+
+    before, again, after = play(scenario)
+
+    assert before == ("mixed", "")
+    assert again.blockers == ()
+    assert after == ("maintenance", "MAINT")

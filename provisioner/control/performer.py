@@ -260,6 +260,9 @@ class Performer:
         if outcome.blockers:
             back = await self._fence(hold, node)
             return (*outcome.blockers, *back)
+        if await self._store.revoked(node.certificate):
+            # moves take minutes and alerts do not: fenced, it is looked at anew and converges
+            return await self._fence(hold, node)
         now = self._clock.now()
         proof = ReleaseProof(
             node=node.id,

@@ -1,0 +1,156 @@
+"""What must never happen to a port, checked by code apart from what is tested and from its rig.
+
+It knows three things only: what the switches' trees say (the truth), which rows the store was
+given, and which certificates are in force. It is asked at every change of a port's forwarding, at
+every row that is written, and at every step of chance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from provisioner.sim.switch import Switch
+
+MAINTENANCE = "MAINT"
+# What somebody does while ports and routes are being read may be missed by that reading: seconds
+# for reading all VRFs of all leaves of a host, at 0.4 s a request and with what is read again.
+READING_S = 8.0
+
+
+class Violated(AssertionError):
+    """Something that must never happen did."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """What the daemon wrote down of a node, as far as its ports are concerned."""
+
+    state: str
+    placement: str
+    vrf: str
+    tenant: str
+    served: str
+    certificate: str
+
+
+@dataclass
+class PortTruth:
+    """`ports`: node -> its (leaf, interface, prefix). `vrf_of`: tenant -> VRF."""
+
+    switches: dict[str, Switch]
+    ports: dict[str, tuple[tuple[str, str, str], ...]]
+    vrf_of: dict[str, str]
+    now: Callable[[], float]
+    rows: dict[str, Row] = field(default_factory=dict)
+    valid: set[str] = field(default_factory=set)  # certificates in force
+    leaked_at: dict[tuple[str, str], float] = field(default_factory=dict)  # (leaf, prefix)
+    # node -> when somebody else last sent a revision that fences a port of it
+    disturbed: dict[str, float] = field(default_factory=dict)
+    entered: int = 0  # ports that entered a customer VRF
+    checks: int = 0
+    broken: list[str] = field(default_factory=list)  # what must never happen, and did
+
+    def __post_init__(self) -> None:
+        self._owner = {
+            (leaf, name): node for node, mine in self.ports.items() for leaf, name, _ in mine
+        }
+        assert len(self._owner) == sum(len(mine) for mine in self.ports.values())
+
+    def judge(self) -> None:
+        """Raises `Violated`: not where it was seen, since that is inside of what is tested."""
+        if self.broken:
+            raise Violated("; ".join(self.broken[:3]))
+
+    # --- what is told
+
+    def port_moved(self, leaf: str, interface: str) -> None:
+        """Forwarding of a port has changed just now."""
+        node = self._owner.get((leaf, interface))
+        if node is None:
+            return
+        there = self.switches[leaf].vrf_of(interface)
+        if there not in ("default", MAINTENANCE):
+            self.entered += 1
+            row = self.rows[node]
+            if not row.certificate:
+                self._broken(f"{leaf}/{interface} entered {there}: {node} has no certificate")
+        self.look_at(node)
+
+    def row_written(self, node: str, row: Row) -> None:
+        """The daemon wrote this down."""
+        before = self.rows.get(node)
+        self.rows[node] = row
+        if row.state == "released" and (before is None or before.state != "released"):
+            if row.certificate not in self.valid:
+                self._broken(f"{node} was released without a certificate in force")
+            self._no_leak(node, row.vrf)
+            if self.now() - self.disturbed.get(node, 0.0) > READING_S:
+                self.disturbed.pop(node, None)  # it was before: the release has seen it
+        if before is not None and row.placement != before.placement:
+            leaving = row.placement == "mixed" and row.state == "certified"
+            if leaving and row.certificate not in self.valid:
+                self._broken(f"{node}: a release was begun without a certificate in force")
+        self.look_at(node)
+
+    # --- what is looked at
+
+    def look(self) -> None:
+        """Every node."""
+        for node in self.rows:
+            self.look_at(node)
+
+    def look_at(self, node: str) -> None:
+        """Whether a node's ports are only where what is written down of it allows."""
+        row = self.rows.get(node)
+        if row is None:
+            return
+        self.checks += 1
+        allowed = self._allowed(node, row)
+        for leaf, interface, _ in self.ports[node]:
+            switch = self.switches[leaf]
+            for name, tree in self._trees(switch, row):
+                there = tree["interface"][interface].get("ip", {}).get("vrf") or "default"
+                if there not in allowed:
+                    self._broken(
+                        f"{leaf}/{interface} of {node} is in {there} ({name}), written down is "
+                        f"{row.state}, {row.placement} {row.vrf}, tenant {row.tenant}"
+                    )
+
+    def at_rest(self, node: str) -> None:
+        """Nobody works on this node: every port is known, and in one VRF whatever is asked."""
+        row = self.rows[node]
+        if row.placement not in ("maintenance", "customer"):
+            self._broken(f"{node} rests as {row.state}, and its ports are {row.placement}")
+        self.look_at(node)
+
+    def _allowed(self, node: str, row: Row) -> set[str]:
+        if row.placement == "maintenance":
+            return {MAINTENANCE}
+        if row.placement == "customer":
+            fenced = row.state == "draining" or node in self.disturbed
+            return {row.vrf, MAINTENANCE} if fenced else {row.vrf}
+        if row.placement == "mixed":
+            theirs = {self.vrf_of[t] for t in (row.tenant, row.served) if t}
+            return {MAINTENANCE, *theirs}
+        return {"default", MAINTENANCE}  # just cabled
+
+    def _trees(self, switch: Switch, row: Row) -> tuple[tuple[str, dict], ...]:
+        """A port that is proved is the same in all three; what a reboot would bring included."""
+        trees = (
+            ("operational", switch.operational),
+            ("applied", switch.applied),
+            ("startup", switch.startup),
+        )
+        return trees if row.placement in ("maintenance", "customer") else trees[:2]
+
+    def _no_leak(self, node: str, vrf: str) -> None:
+        for leaf, _, prefix in self.ports[node]:
+            other = self.switches[leaf].leaks.get(prefix, vrf)
+            if other == vrf:
+                continue
+            if self.now() - self.leaked_at[leaf, prefix] > READING_S:
+                self._broken(f"{node} was released while {prefix} leaks into {other} on {leaf}")
+
+    def _broken(self, words: str) -> None:
+        self.broken.append(f"at {self.now():.1f}: {words}")

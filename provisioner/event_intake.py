@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 
 from aiohttp import web
 
-from provisioner.agent.server import Rate
+from provisioner.agent.server import PEERS_MAX, Rate
 from provisioner.agent.tls import open_authority
 from provisioner.control.port_watch import PortReport
 from provisioner.control.watcher import Watcher, WatchParts
@@ -37,6 +37,7 @@ log = logging.getLogger(__name__)
 WEBHOOK, EVENTS = "/v1/alerts/webhook", "/v1/redfish/events"
 BODY_MAX = 2 * 1024 * 1024  # bytes; a metric report of a whole baseboard has several 100 KB
 BODY_S = 20.0
+BARRED_S = 30.0  # an address whose requests were refused again and again is not heard for this
 REPLAY_S = 300.0  # a signed request is good for so long, either way of our clock
 SEEN_MAX = 65_536  # signatures that are remembered for that time
 DIRECTORY_S = 60.0  # names and serials are looked up anew after this
@@ -73,14 +74,20 @@ class Intake:
 
     def application(self) -> web.Application:
         """Both doors; anything else is 404."""
-        rate = Rate(lambda: asyncio.get_running_loop().time())
+        rate = Rate(lambda: asyncio.get_running_loop().time())  # of requests that were refused
+        barred: OrderedDict[str, float] = OrderedDict()  # address -> until when
 
         @web.middleware
         async def bounded(request: web.Request, handler: Any) -> web.StreamResponse:
-            if not rate.admits(request.remote or ""):
-                return web.Response(status=429, headers={"Retry-After": "30"})
+            peer, now = request.remote or "", asyncio.get_running_loop().time()
+            if barred.get(peer, 0.0) > now:
+                return web.Response(status=429, headers={"Retry-After": f"{BARRED_S:.0f}"})
             answer: web.StreamResponse = await handler(request)
             answer.force_close()
+            if 400 <= answer.status < 429 and not rate.admits(peer):
+                barred[peer] = now + BARRED_S
+                while len(barred) > PEERS_MAX:
+                    barred.popitem(last=False)
             return answer
 
         app = web.Application(middlewares=[bounded])

@@ -63,7 +63,7 @@ def list_alerts(
             _standing(alert, overrides, now),
             alert.message,
         )
-        table.add_row(*(Text(word) for word in row))
+        table.add_row(*(_shown(word) for word in row))
     console().print(table)
 
 
@@ -105,7 +105,7 @@ def show(
         }
         for word, said in rows.items():
             if said:
-                table.add_row(word, Text(said))
+                table.add_row(word, _shown(said))
         console().print(table)
 
 
@@ -202,6 +202,11 @@ def _standing(alert: Alert, overrides: list[Override], now: float) -> str:
     over = rules.overridden(alert, overrides, now)
     words = "flapping" if alert.flapping else "stands"
     return f"{words}, overridden until {_minute(over.until)}" if over else words
+
+
+def _shown(said: str) -> Text:
+    """What was told from outside, without what moves a terminal's cursor."""
+    return Text("".join(c if c.isprintable() else "\ufffd" for c in said))
 
 
 def _minute(seconds: float) -> str:

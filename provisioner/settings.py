@@ -155,6 +155,12 @@ class Settings(Record):
         7200.0, gt=0, description="Tests among nodes end within this; what is open stays so."
     )
 
+    fabric_nccl: bool = Field(
+        default=False,
+        description="Gate C: NCCL on each rail as well; hosts in the maintenance VRF must reach "
+        "one another by mpirun as root.",
+    )
+
     # from one tenant to the next
     erase_required: str = Field(
         "disk host_memory gpu_memory",

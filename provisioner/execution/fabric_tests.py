@@ -18,17 +18,17 @@ from pydantic import ValidationError
 
 from provisioner import components
 from provisioner.checks import fabric, fabric_checks
-from provisioner.checks.check import CheckContext, Unreadable
+from provisioner.checks.check import CheckContext
 from provisioner.checks.context import context_of
 from provisioner.checks.gdr_loopback import MESSAGE_BYTES
-from provisioner.checks.perftest_output import bandwidths, largest
 from provisioner.checks.rail_port import Member, RailPort
 from provisioner.checks.reading import pci
 from provisioner.checks.threshold_data import Limits
+from provisioner.execution.fabric_outputs import nccl_rail, rdma_rail, sections, slowest
 from provisioner.execution.inband import run_commands
 from provisioner.execution.work import Site
-from provisioner.model.fabric_session import FabricRun, RailRun
-from provisioner.model.health import CheckResult, Evidence, Verdict
+from provisioner.model.fabric_session import FabricRun
+from provisioner.model.health import CheckResult, Evidence
 from provisioner.model.inventory import Inventory
 from provisioner.model.matrix import Matrix
 from provisioner.model.node import Node
@@ -49,10 +49,9 @@ CLEAN = (
 SHORT_S = 30.0
 SERVE_S = 30.0  # servers allocate GPU memory before they listen
 MEASURE_S = 120.0  # a client ends itself after 90 s
+NCCL_S = 300.0
+NCCL = fabric.FabricKind.NCCL_RAIL.value
 _DEVICE = re.compile(r"/([0-9a-f:.]{7,16})/infiniband/([A-Za-z0-9][A-Za-z0-9._-]{0,62})")
-_SECTION = re.compile(
-    r"^== rail (\d{1,3})$(.*?)^== end (\d{1,3}) (\d{1,3})$", re.MULTILINE | re.DOTALL
-)
 _GRAMMARS = {kind.name: kind.grammar for kind in components.ALL.values()}
 _KIND = fabric.FabricKind.RDMA_PAIR
 
@@ -125,14 +124,19 @@ class FabricTests:
             if isinstance(begun, Blocker):
                 return fabric_session.not_run(test, number)
             said = await self._one(nodes[1], _KIND.value, measure(measuring, tests), MEASURE_S)
+            nccl = await self._nccl(f"{session}/{test.name}/nccl", test, nodes, members)
         finally:
             await self.clean(nodes)
         if isinstance(said, Blocker):
             return fabric_session.not_run(test, number)
         raw = {"serve": begun.model_dump(mode="json"), _KIND.value: said.model_dump(mode="json")}
-        digest = await self._store.put_evidence(json.dumps(raw, sort_keys=True))
         context = await self._context(nodes[1])
-        results = tuple(_judged(t, said, context) for t in tests)
+        results = tuple(rdma_rail(t, said, context) for t in tests)
+        if nccl is not None:
+            raw[NCCL] = nccl[1].model_dump(mode="json")
+            each = zip(results, nccl[0], strict=True)
+            results = tuple(nccl_rail(r, t, nccl[1], context) for r, t in each)
+        digest = await self._store.put_evidence(json.dumps(raw, sort_keys=True))
         run = fabric_session.not_run(test, number)
         return run.model_copy(update={"results": results, "evidence": digest})
 
@@ -151,7 +155,30 @@ class FabricTests:
         raw_text = json.dumps({_KIND.value: found.model_dump(mode="json")}, sort_keys=True)
         digest = await self._store.put_evidence(raw_text)
         result = fabric_checks.CHECK_RDMA.judge({_KIND.value: found}, await self._context(node))
-        return (result.model_copy(update={"evidence": digest}),)
+        result = result.model_copy(update={"evidence": digest})
+        if not self._site.settings.fabric_nccl:
+            return (result,)
+        busses = slowest(runs)
+        missing = sorted({p.rail for p in node.ports if p.rail >= 0} - set(busses))
+        if missing:
+            why = f"NCCL gave no result on rails {missing}: see the evidence of its tests"
+            return (fabric_checks.CHECK_RAIL.skipped(why), result)
+        more = {f"nccl_rail_gb_s/rail{rail}": bus for rail, bus in sorted(busses.items())}
+        return (result.model_copy(update={"measured": {**result.measured, **more}}),)
+
+    async def _nccl(
+        self,
+        mark: str,
+        test: FabricTest,
+        nodes: tuple[Node, Node],
+        members: tuple[Member, Member],
+    ) -> tuple[list[fabric.FabricTest], Evidence] | None:
+        """The same rails with NCCL, which verifies what arrives; None: not asked, or no answer."""
+        if not self._site.settings.fabric_nccl:
+            return None
+        tests = [fabric.nccl_rail(members, rail) for rail in test.rails]
+        said = await self._one(nodes[0], NCCL, measure(mark, tests), NCCL_S)
+        return None if isinstance(said, Blocker) else (tests, said)
 
     async def _one(self, node: Node, name: str, line: str, limit_s: float) -> Evidence | Blocker:
         said = await run_commands(self._site, node, [(name, line, limit_s)])
@@ -202,49 +229,6 @@ def measure(mark: str, tests: Sequence[fabric.FabricTest]) -> str:
         f"export {MARK}={shlex.quote(mark)}; d=$(mktemp -d) || exit 1; {started} wait;"
         f" for r in {numbers}; do echo == rail $r; cat $d/$r; done; rm -r $d"
     )
-
-
-def sections(text: str) -> dict[int, tuple[str, int]]:
-    """Rail -> (output, exit code); of a rail that is told twice nothing is believed."""
-    found: dict[int, tuple[str, int]] = {}
-    twice = set()
-    for match in _SECTION.finditer(text):
-        rail = int(match[1])
-        if rail in found or match[1] != match[3]:
-            twice.add(rail)
-        found[rail] = (match[2].strip("\n") + "\n", int(match[4]))
-    return {rail: told for rail, told in found.items() if rail not in twice}
-
-
-def _judged(test: fabric.FabricTest, said: Evidence, context: CheckContext) -> RailRun:
-    """One rail's outcome. Silence and garbage are no pass, and no failure of the rail either."""
-    assert test.rail is not None
-    if said.exit_code is None or said.exit_code in (124, 137):
-        return RailRun(rail=test.rail, shown="timeout", detail="the client did not end in time")
-    text, code = sections(said.text).get(test.rail, ("", 127))
-    if code in (126, 127):
-        return RailRun(rail=test.rail, shown="not_run", detail=_words(text))
-    if code in (124, 137):
-        return RailRun(rail=test.rail, shown="timeout", detail=_words(text))
-    client = test.nodes[1]
-    command = test.clients[client]
-    output = Evidence(source=command.line, exit_code=code, text=text)
-    result = fabric_checks.judge_test(test, {client: {command.name: output}}, context)
-    try:
-        gbit_s = largest(bandwidths(text, command.line)).gbit_s
-    except Unreadable:
-        if code:
-            return RailRun(rail=test.rail, shown="fail", detail=f"exit code {code}: {_words(text)}")
-        return RailRun(rail=test.rail, shown="not_run", detail=f"unreadable: {_words(text)}")
-    if result.verdict is Verdict.PASS and not code:
-        return RailRun(rail=test.rail, shown="pass", gbit_s=gbit_s)
-    detail = result.findings[0].detail if result.findings else f"exit code {code}"
-    return RailRun(rail=test.rail, shown="fail", gbit_s=gbit_s, detail=detail)
-
-
-def _words(text: str) -> str:
-    """The end of what a host said, without anything that a terminal would obey."""
-    return " ".join("".join(c if c.isprintable() else " " for c in text[-300:]).split())
 
 
 def _unfit(node: Node, detail: str) -> Blocker:

@@ -32,6 +32,7 @@ class RailRun(Record):
     rail: int
     shown: Literal["pass", "fail", "timeout", "wrong_data", "not_run"]
     gbit_s: float | None = Field(default=None, ge=0.0, allow_inf_nan=False)
+    bus_gb_s: float | None = Field(default=None, ge=0.0, allow_inf_nan=False)  # of NCCL, if asked
     detail: str = ""
 
 

@@ -211,8 +211,9 @@ def observations(session: FabricSession) -> tuple[Observation, ...]:
     """
     here = {m.node for m in session.present}
     runs = [r for r in session.runs if set(r.nodes) <= here]
-    figures = [rail.gbit_s for r in runs for rail in r.results if rail.gbit_s is not None]
-    usual = median(figures) if figures else 0.0
+    rails = [rail for run in runs for rail in run.results]
+    rdma = _usual([r.gbit_s for r in rails])
+    nccl = _usual([r.bus_gb_s for r in rails])
     return tuple(
         Observation(
             test=_test(run),
@@ -221,13 +222,24 @@ def observations(session: FabricSession) -> tuple[Observation, ...]:
                 RailResult(
                     rail=r.rail,
                     shown=Shown(r.shown),
-                    ratio=r.gbit_s / usual if r.gbit_s is not None and usual else None,
+                    ratio=_ratio((r.gbit_s, rdma), (r.bus_gb_s, nccl)),
                 )
                 for r in run.results
             ),
         )
         for run in runs
     )
+
+
+def _usual(figures: Iterable[float | None]) -> float:
+    known = [f for f in figures if f is not None]
+    return median(known) if known else 0.0
+
+
+def _ratio(*pairs: tuple[float | None, float]) -> float | None:
+    """The worst of what was measured over what is usual; None: nothing was measured."""
+    ratios = [figure / usual for figure, usual in pairs if figure is not None and usual]
+    return min(ratios, default=None)
 
 
 def _test(run: FabricRun) -> FabricTest:

@@ -42,7 +42,7 @@ class HostView:
         self.rng = random.Random(seed)
         self.now = 0.0
         self.serving: dict[int, tuple[str, str]] = {}  # port -> RDMA device, boot id
-        # address of a rail -> the host that has it, and the rail (the site fills it)
+        # address -> the host that has it, and the rail or -1 (the site fills it)
         self.peers: Mapping[str, tuple[HostView, int]] = {}
 
     @property

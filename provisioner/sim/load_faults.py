@@ -12,4 +12,5 @@ ALL = (
     ("memory_flips_bits", "L6", "the host's memory flips bits under load"),
     ("cable_lossy", "F1", "a rail's cable loses packets: slow with every partner"),
     ("slow_among_nodes", "F2", "a node is slow on all rails, with every partner"),
+    ("corrupts_among_nodes", "F3", "what a node sends on rail 2 arrives with wrong values"),
 )

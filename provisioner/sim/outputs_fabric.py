@@ -13,6 +13,11 @@ from provisioner.sim.outputs_burn import write_bw
 
 BOTH_WAYS_GBIT_S = 778.0  # a 400 Gbit/s port both ways
 LOSSY_RAIL = 5
+CORRUPT_RAIL = 2
+RAIL_GB_S = 47.8  # an all-reduce of two ranks over one such port
+RAIL_BYTES = 1024**3
+_MPIRUN = re.compile(r"\(sh -c '(mpirun [^']*)' >\$d/(\d+) ")
+_HOST = re.compile(r" -H ([0-9a-z.:-]+):1 ")
 _SERVER = re.compile(r"ib_write_bw [^&']*?-d (\S+) -x 3 -p (\d+)[^&']*?'? >/dev/null")
 _CLIENT = re.compile(
     r"ib_write_bw [^&']*?-d (\S+) -x 3 -p (\d+) --use_cuda=\d+ (\S+?)'? >\$d/(\d+) "
@@ -44,6 +49,9 @@ def clean(view: HostView, _command: str) -> Output:
 def measure(view: HostView, command: str) -> Output:
     """All clients at once: a section for each rail."""
     text = ""
+    for line, rail in _MPIRUN.findall(command):
+        said, code = _all_reduce(view, line, int(rail))
+        text += f"== rail {rail}\n{said}== end {rail} {code}\n"
     for device, port, address, rail in _CLIENT.findall(command):
         said, code = _client(view, device, int(port), address)
         text += f"== rail {rail}\n{said}== end {rail} {code}\n"
@@ -70,6 +78,37 @@ def _client(view: HostView, device: str, port: int, address: str) -> tuple[str, 
     factor = min(_factor(v, c) for v, c in ((view, near), (peer, far)))
     gbit_s = float(view.near(BOTH_WAYS_GBIT_S * factor, 0.004))
     return write_bw(device, gbit_s, "RDMA_Write Bidirectional BW Test"), 0
+
+
+def _all_reduce(view: HostView, line: str, rail: int) -> tuple[str, int]:
+    """`all_reduce_perf` on one GPU and one NIC of each of two hosts, as it prints."""
+    peers = [view.peers.get(address, (None, -1))[0] for address in _HOST.findall(line)]
+    hosts = [p for p in peers if p is not None and p.reachable]
+    cables = [c for p in hosts if (c := _cable(p, rail)) is not None and _up(p, c)]
+    if len(hosts) != 2 or len(cables) != 2 or _vrf(cables[0]) != _vrf(cables[1]):
+        return "ORTE was unable to reliably start one or more daemons.\n", 1
+    factor = min(_factor(p, c) for p, c in zip(hosts, cables, strict=True))
+    corrupt = rail == CORRUPT_RAIL and any(
+        "corrupts_among_nodes" in h.machine.faults for h in hosts
+    )
+    wrong = 93 if corrupt else 0
+    bus = float(view.near(RAIL_GB_S * factor, 0.004))
+    ranks = "".join(
+        f"#  Rank  {n} Group  0 Pid  51{n}00 on {h.machine.name:>10s} device  0 [0x1b] H100\n"
+        for n, h in enumerate(hosts)
+    )
+    cells = f"{RAIL_BYTES / bus / 1e3:9.1f}{bus:8.2f}{bus:8.2f}{wrong:7d}"
+    row = f"{RAIL_BYTES:12d}{RAIL_BYTES // 4:14d}{'float':>10s}{'sum':>8s}{'-1':>8s}{cells}{cells}"
+    return (
+        f"# nThread 1 nGpus 1 minBytes {RAIL_BYTES} maxBytes {RAIL_BYTES}\n#\n# Using devices\n"
+        f"{ranks}#\n"
+        "#       size         count      type   redop    root     time   algbw   busbw #wrong"
+        "     time   algbw   busbw #wrong\n"
+        "#        (B)    (elements)                               (us)  (GB/s)  (GB/s)       "
+        "     (us)  (GB/s)  (GB/s)       \n"
+        f"{row}\n# Out of bounds values : {2 * wrong} {'FAILED' if wrong else 'OK'}\n"
+        f"# Avg bus bandwidth    : {bus:g} \n#\n"
+    ), int(bool(wrong))
 
 
 def _cable(view: HostView, rail: int) -> Cable | None:

@@ -86,6 +86,7 @@ class Site:
             for node, place in self.places.items()
             for rail in range(RAILS)
         }
+        peers |= {_address(place): (self.hosts[n], -1) for n, place in self.places.items()}
         for host in self.hosts.values():
             host.peers = peers
         self.nvue = {n: NvueService(s, self.clock) for n, s in self.switches.items()}

@@ -12,7 +12,7 @@ import pytest
 
 from provisioner.checks import fabric
 from provisioner.checks.rail_port import Member, RailPort
-from provisioner.execution import fabric_tests
+from provisioner.execution.fabric_outputs import sections
 from provisioner.execution.fabric_tests import CLEAN, LOOK, MARK, host_end, measure, serve
 
 RULE = "-" * 87
@@ -100,11 +100,11 @@ def test_clients_tell_each_rail_apart_and_leave_nothing_behind(
 ) -> None:
     before = set(tmp_path.iterdir())
 
-    sections = fabric_tests.sections(run(measure("s/t/client", TESTS), tools))
+    told = sections(run(measure("s/t/client", TESTS), tools))
 
-    assert sections[0][0].count("778.10") == 1
-    assert (sections[0][1], sections[9][1]) == (0, 1)
-    assert "Couldn't connect" in sections[9][0]
+    assert told[0][0].count("778.10") == 1
+    assert (told[0][1], told[9][1]) == (0, 1)
+    assert "Couldn't connect" in told[9][0]
     assert set(tmp_path.iterdir()) == before
     assert gone("s/t/client")
 

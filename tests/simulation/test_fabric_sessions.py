@@ -260,6 +260,17 @@ def test_a_session_that_takes_too_long_leaves_open_what_is_open(tmp_path: Path) 
     assert {o.blockers[0].reason for o in outcomes.values()} == {Reason.CHECK_SKIPPED}
 
 
+def test_with_nccl_wrong_values_name_the_link_that_bandwidth_shows_to_be_good(
+    tmp_path: Path,
+) -> None:
+    _, outcomes, _ = lived(
+        tmp_path, 6, faults={"su0-n03": "corrupts_among_nodes"}, fabric_nccl=True
+    )
+
+    assert blamed(outcomes) == {"su0-n03": (Reason.CABLING, "su0-n03/rail2")}
+    assert outcomes["su0-n00"].results[0].measured["nccl_rail_gb_s/rail2"] > 40
+
+
 def test_what_a_node_passed_by_can_be_judged_again_from_its_evidence(tmp_path: Path) -> None:
     place, outcomes, _ = lived(tmp_path, 4)
 

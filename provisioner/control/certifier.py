@@ -13,10 +13,11 @@ from provisioner.control.observer import Observer
 from provisioner.execution.hold import Hold
 from provisioner.execution.validator import Validator
 from provisioner.model.cohort import Baseline, Sample
-from provisioner.model.health import CheckResult
+from provisioner.model.health import CheckResult, HealthReport
+from provisioner.model.inventory import Inventory
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.outcome import Blocker
-from provisioner.planning import baseline, certification, cohort
+from provisioner.planning import baseline, certification, cohort, error_history
 from provisioner.planning.journey import may_enter
 from provisioner.planning.lifecycle import View
 from provisioner.ports import Clock, Store
@@ -65,6 +66,8 @@ class Certifier:
         if chosen is not None:
             asked = {"causes": chosen.causes, "fabric": chosen.fabric}
             report = report.model_copy(update=asked)
+        if node.kind is NodeKind.HOST:
+            report = await self._with_history(node, view.inventory, report)
         sample = cohort.sample_of(report, view.inventory, node.profile, node.location.rack)
         others = await self._store.samples(node.profile, sample.versions, cohort.MEMBERS_MAX)
         found = cohort.judge(sample, others, _COHORT)
@@ -141,6 +144,18 @@ class Certifier:
             journal=[("certified", {"certificate": certificate.id})],
         )
         return ()
+
+    async def _with_history(
+        self, node: Node, inventory: Inventory, report: HealthReport
+    ) -> HealthReport:
+        """The report with what the errors of earlier boots ask for."""
+        now = self._clock.now()
+        earlier = await self._store.reports(node.id, now - error_history.WINDOW_S)
+        reports = error_history.since_parts_changed([report, *earlier])
+        digests = error_history.evidence_of(reports)
+        texts = [await self._store.evidence(digest) or "" for digest in digests]
+        past = error_history.history(texts, self._validator.slots(node, inventory))
+        return error_history.judged(report, past, error_history.remedied(reports), now)
 
     async def _learned(self, node: Node) -> Mapping[str, tuple[float, str]]:
         """Floors that this profile's nodes taught, for thresholds that nobody publishes."""

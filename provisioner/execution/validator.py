@@ -54,6 +54,10 @@ class Validator:
         self._matrix = matrix
         self._thresholds = thresholds or {}
 
+    def slots(self, node: Node, inventory: Inventory) -> Mapping[str, str]:
+        """PCI address of a GPU or NVSwitch -> its slot."""
+        return context_of(node, inventory, self._matrix).slot_of_pci
+
     async def validate(
         self,
         node: Node,

@@ -25,6 +25,7 @@ from provisioner.planning.escalation_rules import (
     Step,
 )
 
+BY_THE_TABLE = "by the table"  # the rule of a single event
 _STEPS = tuple(Step)
 _OF_SEVERITY: dict[Severity | None, Step] = {
     None: Step.IGNORE,
@@ -107,7 +108,7 @@ def _own(part: str, mine: Sequence[Occurrence], now: float) -> Escalation | None
         part=part,
         step=step,
         codes=(top.code,),
-        rule="by the table",
+        rule=BY_THE_TABLE,
         reason=f"{top.family} {top.code}: {told.meaning}",
         source=told.source,
         events=len(_bursts(o.at for o in recent if o.code == top.code)),

@@ -85,6 +85,10 @@ class Store(Protocol):
     # what was seen and proved
     async def inventory(self, node: str) -> Inventory | None: ...
     async def report(self, node: str) -> HealthReport | None: ...
+    async def reports(self, node: str, since: float) -> Sequence[HealthReport]:
+        """Reports that ended at `since` or later, the newest first."""
+        ...
+
     async def put_evidence(self, text: str) -> str:
         """Store raw output; its SHA-256. The same text is stored once."""
         ...
@@ -126,7 +130,23 @@ class Store(Protocol):
         ...
 
     # tenants
-    async def put_tenant(self, tenant: Tenant) -> None: ...
+    async def put_tenant(self, tenant: Tenant) -> None:
+        """A tenant of the expected-hardware list; one that has a number stays as it is."""
+        ...
+
+    async def save_tenant(
+        self, tenant: Tenant, *, new: bool, nodes: Sequence[Node], request: str, now: float
+    ) -> Tenant:
+        """A tenant and the nodes that leave it, with a row of the journal, in one transaction.
+
+        `StaleWrite` if any of them changed since it was read, or a name, VRF or number is taken.
+        """
+        ...
+
+    async def remove_tenant(self, tenant: Tenant, now: float) -> None:
+        """A tenant whose network is gone from every device; `StaleWrite` if it changed."""
+        ...
+
     async def tenants(self) -> Sequence[Tenant]: ...
 
     # the journal, append-only and hash-chained

@@ -74,6 +74,18 @@ def read_report(connection: Connection, node: str) -> HealthReport | None:
     return None if body is None else parse(HealthReport, body, f"reports, {node}")
 
 
+def read_reports(connection: Connection, node: str, since: float) -> tuple[HealthReport, ...]:
+    """The node's reports since a time, the newest first; at most 100."""
+    query = (
+        select(reports.c.body)
+        .where(reports.c.node == node, reports.c.ended_at >= since)
+        .order_by(reports.c.id.desc())
+        .limit(100)
+    )
+    rows = connection.scalars(query)
+    return tuple(parse(HealthReport, body, f"reports, {node}") for body in rows)
+
+
 def put_evidence(connection: Connection, digest: str, size: int, packed: bytes) -> None:
     """Keep raw output under its digest; the same output is kept once."""
     if connection.scalar(select(evidence.c.size).where(evidence.c.digest == digest)) is not None:

@@ -30,6 +30,7 @@ from provisioner.store import (
     node_rows,
     operation_rows,
     signing_rows,
+    tenant_rows,
 )
 from provisioner.store import journal as chain
 from provisioner.store.database import (
@@ -169,6 +170,9 @@ class SqlStore:
     async def report(self, node: str) -> HealthReport | None:
         return await self.read(lambda c: evidence_rows.read_report(c, node))
 
+    async def reports(self, node: str, since: float) -> Sequence[HealthReport]:
+        return await self.read(lambda c: evidence_rows.read_reports(c, node, since))
+
     async def put_evidence(self, text: str) -> str:
         digest, size, packed = evidence_rows.pack(text)
         await self.write(lambda c: evidence_rows.put_evidence(c, digest, size, packed))
@@ -238,10 +242,20 @@ class SqlStore:
     # tenants, journal, matrices
 
     async def put_tenant(self, tenant: Tenant) -> None:
-        await self.write(lambda c: node_rows.put_tenant(c, tenant))
+        await self.write(lambda c: tenant_rows.put_tenant(c, tenant))
+
+    async def save_tenant(
+        self, tenant: Tenant, *, new: bool, nodes: Sequence[Node], request: str, now: float
+    ) -> Tenant:
+        return await self.write(
+            partial(tenant_rows.keep, tenant=tenant, new=new, nodes=nodes, why=request, now=now)
+        )
+
+    async def remove_tenant(self, tenant: Tenant, now: float) -> None:
+        await self.write(lambda c: tenant_rows.forget(c, tenant, now))
 
     async def tenants(self) -> Sequence[Tenant]:
-        return await self.read(node_rows.read_tenants)
+        return await self.read(tenant_rows.read_tenants)
 
     async def journal(self, kind: str, node: str, detail: Mapping[str, Any], now: float) -> None:
         await self.write(lambda c: chain.append(c, kind, node, detail, now))

@@ -34,7 +34,9 @@ from provisioner.wall_clock import WallClock
 
 # Broken on purpose: (which node, preset of the simulator)
 BROKEN = ((3, "dead_gpu"), (11, "pcie_gen4"), (20, "bfb_never_completes"))
+PARTNERS_THERE = 5  # sound nodes and one broken: from here on everybody finds three partners
 SIMULATOR_START_S = 60.0
+DAY_S = 86400.0
 
 
 @dataclass(frozen=True)
@@ -149,17 +151,7 @@ async def _drive(
     show: Show,
     began: float,
 ) -> None:
-    # a second of this machine is minutes of the clock: what is looked at often costs most of it
-    settings = Settings(
-        site="demo", poll_s=60.0, fresh_s=3600.0, switch_poll_s=10.0, watch_s=86400.0
-    )
-    # requests take real time, whatever the clock's speed: windows are kept in clock seconds
-    settings = settings.model_copy(
-        update={
-            "send_window_s": settings.send_window_s * asked.speed,
-            "request_max_s": settings.request_max_s * asked.speed,
-        }
-    )
+    settings = _settings(asked)
     transport, switches = RedfishTransport(), NvueTransport()
     async with serve_artifacts(files.artifacts, "127.0.0.1", 0) as artifacts:
         daemon = Daemon(
@@ -205,6 +197,32 @@ async def _drive(
             await daemon.stop()
             await switches.close()
             await transport.close()
+
+
+def _settings(asked: Asked) -> Settings:
+    """For a fast clock: what is looked at often costs most of a real second.
+
+    Tenants take every node at once, so that who comes late would find no partners: all are
+    gathered for one session of gate C.
+    """
+    settings = Settings(
+        site="demo",
+        poll_s=60.0,
+        fresh_s=3600.0,
+        switch_poll_s=10.0,
+        watch_s=86400.0,
+        certify_gates="abc" if asked.nodes >= PARTNERS_THERE else "ab",
+        fabric_gather_s=DAY_S,
+        fabric_wait_s=DAY_S,
+        fabric_session_limit_s=DAY_S,  # tests take real time too, whatever the clock's speed
+    )
+    # requests take real time, whatever the clock's speed: windows are kept in clock seconds
+    return settings.model_copy(
+        update={
+            "send_window_s": settings.send_window_s * asked.speed,
+            "request_max_s": settings.request_max_s * asked.speed,
+        }
+    )
 
 
 def _over(nodes: Sequence[Node], running: int) -> bool:

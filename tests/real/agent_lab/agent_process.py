@@ -23,6 +23,7 @@ STATE = Path("/run/state")
 OURS = argparse.ArgumentParser()
 OURS.add_argument("--mac", required=True)
 OURS.add_argument("--disks", type=int, required=True)
+OURS.add_argument("--chunk-s", type=float, default=0.0)
 ours, rest = OURS.parse_known_args()
 DISKS = [str(STATE / f"disk{n}") for n in range(ours.disks)]
 
@@ -38,6 +39,7 @@ from ironic_python_agent import agent, disk_utils, errors, hardware, tls_utils
 from ironic_python_agent.cmd import agent as command
 from ironic_python_agent.extensions import standby
 from oslo_concurrency import processutils
+from scratch_writing import WritingHardware, note, prepare
 
 truly_execute = processutils.execute
 
@@ -65,7 +67,7 @@ standby.StandbyExtension._run_shutdown_command = end
 agent.IronicPythonAgent._lockdown_system = end
 
 
-class ScratchHardware(hardware.HardwareManager):
+class ScratchHardware(WritingHardware):
     """Knows one interface and some files."""
 
     HARDWARE_MANAGER_NAME, HARDWARE_MANAGER_VERSION = "ScratchHardware", "1"
@@ -91,6 +93,8 @@ class ScratchHardware(hardware.HardwareManager):
     def get_os_install_device(self, permit_refresh: bool = False) -> str:
         """As the generic manager: by hints in the node that a command named, never by guessing."""
         node = hardware.get_cached_node() or {}
+        if hints := node.get("properties", {}).get("root_device"):
+            return self.by_hints(hints)
         if permit_refresh and not node.get("instance_info", {}).get("root_device"):
             node = hardware.update_cached_node() or {}
         serial = node.get("instance_info", {}).get("root_device", {}).get("serial")
@@ -122,7 +126,9 @@ class ScratchHardware(hardware.HardwareManager):
 
     def get_clean_steps(self, _node: Any, _ports: Any) -> list[dict[str, Any]]:
         same = {"priority": 0, "interface": "deploy", "reboot_requested": False}
-        return [{"step": name, **same} for name in ("erase_devices", "count", "fail")]
+        names = ("erase_devices", "count", "fail", "provisioner_disks", "provisioner_read_disk",
+                 "write_image")  # fmt: skip
+        return [{"step": name, **same} for name in names]
 
     get_deploy_steps = get_service_steps = get_clean_steps
 
@@ -146,5 +152,7 @@ class ScratchHardware(hardware.HardwareManager):
 
 MANAGER = {"name": "ScratchHardware", "manager": ScratchHardware(), "support": 3}
 hardware._global_managers = [MANAGER]
+prepare(ours.chunk_s)
+note("boot")
 sys.argv = ["ironic-python-agent", *rest]
 command.run()

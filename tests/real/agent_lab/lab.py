@@ -80,10 +80,8 @@ def link() -> Iterator[Link]:
     first = (198 << 24) + (18 << 16) + number * 4
     ours, its = (".".join(str((first + n) >> s & 255) for s in (24, 16, 8, 0)) for n in (1, 2))
     made = Link(f"agt{number}", ours, its)
-    ip("link", "add", made.name, "type", "veth", "peer", "name", f"{made.name}p")
+    lay(made)
     try:
-        ip("address", "add", ours, "peer", its, "dev", made.name)
-        ip("link", "set", made.name, "up")
         # when the agent is gone, so is the cable: nothing shall leave this machine for it then
         ip("route", "add", "unreachable", its, "metric", "4000")
         yield made
@@ -92,29 +90,50 @@ def link() -> Iterator[Link]:
         subprocess.run(["ip", "link", "delete", made.name], capture_output=True, check=False)
 
 
+def lay(cable: Link) -> None:
+    """Lay the cable, also in the place of one that an agent took with it."""
+    ip("link", "add", cable.name, "type", "veth", "peer", "name", f"{cable.name}p")
+    ip("address", "add", cable.gateway, "peer", cable.address, "dev", cable.name)
+    ip("link", "set", cable.name, "up")
+
+
 def ip(*words: str) -> None:
     subprocess.run(["ip", *words], check=True, capture_output=True)
 
 
 @contextlib.contextmanager
 def real_agent(
-    folder: Path, cable: Link, api_url: str, ca_pem: str, mac: str, disks: int = 2
+    folder: Path,
+    cable: Link,
+    api_url: str,
+    ca_pem: str,
+    mac: str,
+    disks: int = 2,
+    state: Path | None = None,
+    more: tuple[str, ...] = (),
 ) -> Iterator[RealAgent]:
-    """An agent with scratch disks full of MARK; its first call comes within some seconds."""
-    state = folder / f"agent{next(numbers)}"
-    state.mkdir()
+    """An agent with scratch disks full of MARK; its first call comes within some seconds.
+
+    `state` of an earlier one: the same machine boots again. `more` are options of agent_process.
+    """
+    state = state or folder / f"agent{next(numbers)}"
+    state.mkdir(exist_ok=True)
     (state / "ca.pem").write_text(ca_pem)
+    for name in ("ready", "linked"):
+        (state / name).unlink(missing_ok=True)
     for number in range(disks):
-        (state / f"disk{number}").write_bytes((MARK * (DISK_BYTES // len(MARK) + 1))[:DISK_BYTES])
+        if not (state / f"disk{number}").exists():
+            content = (MARK * (DISK_BYTES // len(MARK) + 1))[:DISK_BYTES]
+            (state / f"disk{number}").write_bytes(content)
     for path in (state, *state.iterdir()):
         os.chown(path, NOBODY, NOBODY)
     readable = ":".join(dict.fromkeys((sys.base_prefix, sys.prefix)))
     options = (
         "--mac", mac, "--disks", str(disks), "--api_url", api_url, "--cafile", "/run/state/ca.pem",
         "--image_download_connection_retries", "0", "--lookup_interval", "1",
-        "--disk_wait_attempts", "0",
+        "--disk_wait_attempts", "0", *more,
     )  # fmt: skip
-    with (state / "log").open("wb") as log:
+    with (state / "log").open("ab") as log:
         process = subprocess.Popen(
             ["setpriv", "--pdeathsig", "KILL", "unshare", "--net", "--mount", "--pid", "--fork",
              "--kill-child", "--mount-proc", "sh", str(HERE / "enter.sh"), str(state), str(HERE),

@@ -65,7 +65,10 @@ def _findings(evidence: Mapping[str, Evidence], _context: CheckContext) -> Itera
 def _read(text: str) -> list[tuple[Event, bool]]:
     """Every event in its order, and whether it was asserted."""
     found = []
-    for line in lines_of(text):
+    lines = lines_of(text)
+    if not lines:
+        raise Unreadable("ipmitool: it does not even say that the log is empty")
+    for line in lines:
         if _EMPTY.match(line.strip()):
             continue
         if maker := _OEM.match(line):

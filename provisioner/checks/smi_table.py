@@ -43,6 +43,8 @@ def table(evidence: Mapping[str, Evidence], command: Command, *needed: str) -> l
     Raises `Unreadable` for a table that has not these columns, or a row that has not all cells.
     """
     lines = lines_of(text_of(evidence, command))
+    if not lines:
+        raise Unreadable("nvidia-smi: no row")
     names = _header(lines[0])
     if names is not None:
         lines = lines[1:]

@@ -67,6 +67,7 @@ def test_every_check_has_good_bad_and_garbled_outputs(check: Check) -> None:
         pytest.param({"exit_code": None}, id="did not end"),
         pytest.param({"truncated": True}, id="cut off"),
         pytest.param({"text": ""}, id="printed nothing"),
+        pytest.param({"text": "end-of-output\n"}, id="printed nothing but the end"),
         pytest.param({"text": "[" * 100_000}, id="deep"),
         pytest.param({"text": '{"a":' * 100_000}, id="deeper"),
         pytest.param({"text": "{" + '"a":1' + "0" * 10_000 + "}"}, id="huge number"),

@@ -72,3 +72,31 @@ def test_a_bad_cable_is_named_and_everybody_else_is_released(tmp_path: Path) -> 
     assert len(ended.outcomes["su0-n02"].partners) >= 3
     certificate = ended.certificates["su0-n00"]
     assert {"rdma_pair", "rdma_counters after rdma_pair"} <= set(certificate.checks)
+
+
+async def died(directory: Path) -> Ended:
+    """The whole daemon dies while nodes are tested, and again while they take their outcomes."""
+    world = World(directory, nodes=4, seed=11, certify_gates="abc")
+    await world.take_in()
+    await world.start()
+    while not any(s.runs for s in await world.store.fabric_sessions()):
+        await world.clock.sleep(1.0)
+    for rest_s in (0.0, 600.0):
+        await world.crash()
+        await world.clock.sleep(rest_s)
+        await world.start()
+        await world.clock.sleep(45.0)
+    await world.settle(6 * HOUR_S)
+    await world.crash()
+    return await gathered(world)
+
+
+def test_a_daemon_that_dies_in_the_middle_of_a_session_changes_nothing(tmp_path: Path) -> None:
+    ended = virtual_time.run(died(tmp_path))
+
+    assert ended.held == {}
+    assert [r["kind"] for r in ended.journal if r["kind"].startswith("fabric")] == [
+        "fabric session",
+        "fabric verdicts",
+    ]
+    assert len({o.session for o in ended.outcomes.values()}) == 1

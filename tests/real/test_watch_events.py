@@ -7,84 +7,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from emulated import PASSWORD
+from watched_bmc import HOST, SSE, room, run, subscribed
 
 from provisioner.bounded_http import Trust
-from provisioner.control.event_feeds import EventFeeds
-from provisioner.control.watcher import WatchParts
 from provisioner.event_intake import open_watch
-from provisioner.event_loop import new_event_loop
-from provisioner.execution.reach import Reach
-from provisioner.execution.watch import OutOfBand
-from provisioner.model.node import BmcRef, Node, NodeKind, State
 from provisioner.ports import BmcAddress, LoginRefused, Secret, Unreachable
 from provisioner.quirks import UNKNOWN
 from provisioner.redfish import subscriptions
 from provisioner.redfish.client import Redfish
-from provisioner.redfish.event_stream import RedfishStreams
-from provisioner.redfish.events import Pushed
 from provisioner.redfish.transport import RedfishTransport
-from provisioner.sim.clock import FastClock
-from provisioner.sim.redfish_events import Events
-from provisioner.sim.serve_site import serve_site
-from provisioner.sim.site import Site
-from provisioner.store.master_key import MasterKey
 from provisioner.store.sql_store import open_store
-from provisioner.store.vault import Vault
 from provisioner.wall_clock import WallClock
-
-HOST = "su0-n00/host"
-SSE = "/redfish/v1/EventService/SSE"
-HOT = ("SensorEvent.1.0.1.ReadingAboveUpperCriticalThreshold", "hot", ["Fan_1", "99", "Cel", "90"])
-
-
-def run(scenario: Any, limit_s: float = 60) -> Any:
-    async def bounded() -> Any:
-        async with asyncio.timeout(limit_s):
-            return await scenario
-
-    with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        return runner.run(bounded())
-
-
-class Room:
-    """A served site of one node, a transport and streams to it."""
-
-    def __init__(self, site: Site, address: BmcAddress, transport: RedfishTransport) -> None:
-        self.site, self.address, self.transport = site, address, transport
-        self.streams = RedfishStreams(transport, idle_max_s=20)
-
-    @property
-    def events(self) -> Events:
-        found = self.site.redfish[HOST].events
-        assert found is not None
-        return found
-
-    def emit(self, number: int = 0) -> None:
-        key, text, args = HOT
-        self.events.emit(key, f"{text} {number}", args, self.site.clock.now())
-
-
-@contextlib.asynccontextmanager
-async def room() -> AsyncIterator[Room]:
-    site = Site(1, 7, clock=FastClock(), vendor="supermicro")
-    server = await serve_site(site)
-    transport = RedfishTransport()
-    bmc, url = site.machines["su0-n00"].bmcs["host"], site.urls[HOST]
-    pin = await transport.fingerprint(BmcAddress(url))
-    address = BmcAddress(url, bmc.username, Secret(bmc.password), pin=pin)
-    found = Room(site, address, transport)
-    try:
-        yield found
-    finally:
-        await found.streams.close()
-        await transport.close()
-        await server.close()
 
 
 def test_events_come_over_a_stream_as_they_happen() -> None:
@@ -159,63 +96,6 @@ def test_what_is_no_stream_is_said_to_be_none() -> None:
                     pass
 
     run(scenario())
-
-
-class Subscribed(Room):
-    """With our own listener and what keeps subscriptions; received events are in `came`."""
-
-    came: list[tuple[str, str, Pushed]]
-    feeds: EventFeeds
-    node: Node
-    bmc: BmcRef
-
-    async def received(self, count: int) -> list[str]:
-        for _ in range(200):
-            if len(self.came) >= count:
-                break
-            await asyncio.sleep(0.05)
-        return [event.key for _, _, found in self.came for event in found.events]
-
-
-class Listening:
-    """Stands where the watcher does, as far as the listener asks it."""
-
-    def __init__(self, feeds: EventFeeds) -> None:
-        self.feeds = feeds
-
-
-@contextlib.asynccontextmanager
-async def subscribed(folder: Path) -> AsyncIterator[Subscribed]:
-    clock, store = WallClock(), open_store(":memory:")
-    vault = Vault(store, MasterKey.generate())
-    url = "https://127.0.0.1:0"
-    async with room() as r, open_watch(url, (), folder, store, clock, None) as watch:
-        r.__class__ = Subscribed
-        assert isinstance(r, Subscribed)
-        r.events.streamed = False
-        r.came = []
-        r.bmc = BmcRef(name="host", url=r.address.url, pin=r.address.pin)
-        r.node = Node(id="su0-n00", kind=NodeKind.HOST, state=State.RELEASED, bmcs=(r.bmc,))
-        await store.add_node(r.node)
-        assert r.address.secret is not None
-        await vault.put("su0-n00/host", r.address.username, r.address.secret)
-        r.feeds = feeds(watch, r, vault, clock)
-        assert watch.attach is not None
-        watch.attach(Listening(r.feeds))  # type: ignore[arg-type]
-        try:
-            yield r
-        finally:
-            await r.feeds.close()
-            await store.close()
-
-
-def feeds(watch: WatchParts, r: Subscribed, vault: Vault, clock: WallClock) -> EventFeeds:
-    async def receive(node: str, bmc: str, found: Pushed) -> None:
-        r.came.append((node, bmc, found))
-
-    eyes = OutOfBand(Reach(r.transport, None, vault), clock, 1000)  # type: ignore[arg-type]
-    return EventFeeds(watch.book, clock, eyes, receive, streams=None, listener=watch.listener,
-                      new_secret=watch.new_secret, streams_max=0)  # fmt: skip
 
 
 def test_a_bmc_without_streams_posts_to_us_and_nobody_else_can(tmp_path: Path) -> None:

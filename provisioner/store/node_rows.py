@@ -1,4 +1,4 @@
-"""Rows of nodes and tenants. Each function is one part of a transaction on `connection`."""
+"""Rows of nodes. Each function is one part of a transaction on `connection`."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from sqlalchemy import Connection, insert, select, update
 
 from provisioner.model.node import Node
-from provisioner.model.tenant import Tenant
 from provisioner.ports.errors import StaleWrite
-from provisioner.store.records import parse, parse_node
-from provisioner.store.schema import nodes, tenants
+from provisioner.store.records import parse_node
+from provisioner.store.schema import nodes
 
 
 def add_node(connection: Connection, node: Node) -> Node:
@@ -52,19 +51,3 @@ def _columns(node: Node) -> dict[str, object]:
         "generation": node.generation,
         "body": node.model_dump_json(),
     }
-
-
-def put_tenant(connection: Connection, tenant: Tenant) -> None:
-    """Make or replace a tenant."""
-    body = tenant.model_dump_json()
-    done = connection.execute(
-        update(tenants).where(tenants.c.name == tenant.name).values(body=body)
-    )
-    if done.rowcount == 0:
-        connection.execute(insert(tenants).values(name=tenant.name, body=body))
-
-
-def read_tenants(connection: Connection) -> Sequence[Tenant]:
-    """Every tenant, by name."""
-    rows = connection.execute(select(tenants.c.name, tenants.c.body).order_by(tenants.c.name))
-    return tuple(parse(Tenant, row.body, f"tenants, {row.name}") for row in rows)

@@ -157,6 +157,9 @@ tenants = Table(
     "tenants",
     metadata,
     Column("name", String, primary_key=True),
+    Column("vrf", String, nullable=False, unique=True),
+    Column("number", Integer, nullable=True, unique=True),  # None: the site's own
+    Column("generation", Integer, nullable=False),
     Column("body", Text, nullable=False),
 )
 

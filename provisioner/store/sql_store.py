@@ -31,6 +31,7 @@ from provisioner.store import (
     operation_rows,
     signing_rows,
     tenant_rows,
+    turn_rows,
 )
 from provisioner.store import journal as chain
 from provisioner.store.database import (
@@ -125,7 +126,7 @@ class SqlStore:
         assert node is None or node.id == operation.node, "a driver writes its own node only"
         assert all(p is None or p.node == operation.node for p in parts), "of its own node only"
         rows = tuple(journal)
-        return await self.write(lambda c: _record(c, operation, node, parts, rows, now))
+        return await self.write(lambda c: turn_rows.record(c, operation, node, parts, rows, now))
 
     async def end_operation(
         self, operation: Operation, status: OperationStatus, note: str
@@ -281,28 +282,3 @@ class SqlStore:
 
     async def put_matrix(self, digest: str, text: str, now: float) -> None:
         await self.write(lambda c: evidence_rows.put_matrix(c, digest, text, now))
-
-
-def _record(
-    connection: Connection,
-    operation: Operation,
-    node: Node | None,
-    parts: tuple[Inventory | None, HealthReport | None, Certificate | None, ReleaseProof | None],
-    rows: Sequence[tuple[str, Mapping[str, Any]]],
-    now: float,
-) -> tuple[Operation, Node | None]:
-    """The outcome of one turn: all of it or nothing."""
-    inventory, report, certificate, proof = parts
-    fenced = operation_rows.fence(connection, operation)
-    saved = None if node is None else node_rows.save_node(connection, node)
-    if inventory is not None:
-        evidence_rows.put_inventory(connection, inventory, now)
-    if report is not None:
-        evidence_rows.put_report(connection, report)
-    if certificate is not None:
-        evidence_rows.put_certificate(connection, certificate)
-    if proof is not None:
-        evidence_rows.put_proof(connection, proof)
-    for kind, detail in rows:
-        chain.append(connection, kind, operation.node, detail, now)
-    return fenced, saved

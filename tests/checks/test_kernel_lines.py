@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import csv
 import json
+from importlib import resources
 
 import pytest
+from pydantic import ValidationError
 
 from provisioner.checks import kernel_errors, kernel_log
 from provisioner.checks.check import CheckContext
 from provisioner.checks.kernel_lines import begins_at_boot, harmless, level_of
 from provisioner.model.health import CheckResult, Evidence, Severity, Verdict
+from provisioner.settings import Settings
 
 GREETING = "Linux version 6.8.0-51-generic (buildd@lcy02) #52-Ubuntu SMP"
 NFS = "nfs: server storage1 not responding, timed out"
@@ -138,3 +142,18 @@ def test_what_imbue_calls_harmless_is_harmless_and_a_machine_check_is_not() -> N
     assert harmless("No Local Variables are initialized for Method [_GHL]")
     assert not harmless("mce: [Hardware Error]: Machine check events logged")
     assert not harmless(NFS)
+
+
+def test_a_pattern_that_is_no_regular_expression_is_refused() -> None:
+    with pytest.raises(ValidationError, match="no regular expression"):
+        CheckContext(harmless_lines=("nfs: (",))
+    with pytest.raises(ValidationError, match="no regular expression"):
+        Settings(kernel_lines_harmless=("nfs: (",))
+
+
+def test_every_harmless_pattern_says_who_says_so() -> None:
+    text = resources.files("provisioner.checks").joinpath("kernel_harmless.csv").read_text()
+    rows = list(csv.DictReader(text.splitlines()))
+
+    assert len(rows) > 10
+    assert all(row["pattern"] and row["source"] for row in rows)

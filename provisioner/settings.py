@@ -88,6 +88,19 @@ class Settings(Record):
         description="Ways of upgrading a switch beside the optimized image: packages, and ONIE, "
         "which destroys the switch's configuration.",
     )
+    switch_drain_limit_s: float = Field(
+        600.0, gt=0, description="A drained switch carries no traffic any more within this."
+    )
+    switch_idle_bps: float = Field(
+        100_000.0,
+        gt=0,
+        description="Bytes a second on a port that count as no traffic (BGP and LLDP remain).",
+    )
+    switch_settle_limit_s: float = Field(
+        900.0,
+        gt=0,
+        description="After its reboot a switch has its BGP sessions and VNIs again within this.",
+    )
     switch_gather_s: float = Field(
         0.5, gt=0, description="Moves of ports on one leaf that come within this share a revision."
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from provisioner.execution.once import Act, Sent, Snapshot
 from provisioner.execution.switch_api import SwitchApi
+from provisioner.execution.switch_drain import Drain
 from provisioner.execution.work import Site, Work
 from provisioner.model.node import Node
 from provisioner.model.operation import LedgerEntry
@@ -58,23 +59,31 @@ async def install_image(site: Site, node: Node, step: Step) -> Work | Blocker:
 
 
 async def boot_image(site: Site, node: Node, step: Step) -> Work | Blocker:
-    """Boot into the other image and wait until the switch answers with the wanted version."""
+    """Drain, boot into the other image, see that all is well under it, and take the drain back."""
     api = await SwitchApi.open(site, node)
     if isinstance(api, Blocker):
         return api
     wanted = [version for _, version in step.activates]
+    drain = Drain(site, node, api)
 
     async def look() -> Snapshot | Blocker:
-        images = await api.images()
-        return images if isinstance(images, Blocker) else {"running": images.running}
+        images, well = await api.images(), await drain.wellness()
+        if isinstance(images, Blocker):
+            return images
+        if isinstance(well, Blocker):
+            return well
+        seen = {"sessions": sorted(well.established), "vnis": sorted(well.vnis)}
+        return {"running": images.running, "health": well.health, **seen}
 
     async def send() -> Sent | Blocker:
-        problem = await api.action(api.os.boot_next(), site.settings.switch_limit_s)
+        problem = await drain.begin()
+        if problem is None:
+            problem = await api.action(api.os.boot_next(), site.settings.switch_limit_s)
         if problem is None:
             problem = await api.action(api.os.reboot(), 0.0)
         return problem if problem is not None else Sent()
 
-    async def finish(_entry: LedgerEntry) -> Blocker | None:
+    async def finish(entry: LedgerEntry) -> Blocker | None:
         until = site.clock.now() + site.settings.switch_limit_s
         running = "nothing: it did not answer"
         while site.clock.now() < until:
@@ -87,7 +96,8 @@ async def boot_image(site: Site, node: Node, step: Step) -> Work | Blocker:
                 continue
             running = images.running
             if running in wanted:
-                return None
+                seen = entry.before.get("seen", {})
+                return await drain.well_again(seen, running) or await drain.end()
         return _failed(node, step, f"{running} runs after the reboot", Reason.NOT_ACTIVATED)
 
     return Work(
@@ -97,7 +107,7 @@ async def boot_image(site: Site, node: Node, step: Step) -> Work | Blocker:
             look=look,
             send=send,
             happened=lambda _before, now: now.get("running") in wanted,
-            request_max_s=site.settings.switch_limit_s,
+            request_max_s=site.settings.switch_limit_s + site.settings.switch_drain_limit_s,
         ),
         finish=finish,
     )

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.plan import Disruption, Step
+from provisioner.planning.switch_drain import together
 
 UPGRADING = frozenset({State.DISCOVERED, State.INTAKE, State.CONVERGING, State.VALIDATING})
 
@@ -30,7 +31,8 @@ def admit(
     """Why `step` on `node` must wait; empty: it may begin.
 
     `disrupted` is what is being disrupted now, by node. A switch goes down only while no host on
-    it is being validated or released, and never more of its tier than the limit.
+    it is being validated or released, never more of its tier than the limit, and never two leaves
+    that carry the same rail or plane.
     """
     if step.disruption is not Disruption.SWITCH or node.kind is not NodeKind.SWITCH:
         return ()
@@ -40,6 +42,7 @@ def admit(
     limit = switch_limit(len(peers), switches_down_percent)
     if len(down) >= limit:
         reasons.append(f"{len(down)} of {len(peers)} {tier(node)} switches are down, limit {limit}")
+    reasons += together(node, nodes, down)
     using = [
         n.id
         for n in nodes

@@ -17,7 +17,7 @@ from provisioner.sim.clock import SimClock
 from provisioner.sim.redfish_answers import GONE, Answer
 from provisioner.sim.switch import Switch
 from provisioner.sim.switch_config import Revision, Tree
-from provisioner.sim.switch_state import operational
+from provisioner.sim.switch_fabric import Fabric
 
 PREFIX = "/nvue_v1"
 BODY_MAX = 1024 * 1024  # bytes; a whole configuration is below 100 KB
@@ -28,6 +28,7 @@ class NvueService:
 
     def __init__(self, switch: Switch, clock: SimClock) -> None:
         self.switch, self.clock = switch, clock
+        self.fabric = Fabric(switch)
         self.requests = 0
         self.reachable: Callable[[], bool] = lambda: True  # faults may cut the management link
         self._jobs: dict[str, Tree] = {}
@@ -99,7 +100,7 @@ class NvueService:
                 return _json(200, {r.id: _revision(r) for r in switch.revisions.values()})
             revision = switch.revisions.get(parts[1])
             return _json(200, _revision(revision)) if revision else _not_found(parts)
-        special = operational(switch, parts, now)
+        special = self.fabric.look(parts, now)
         if special is not None:
             return _json(200, special)
         tree: Tree
@@ -214,6 +215,7 @@ class NvueService:
         return None
 
     def _reboot(self, at: float) -> str:
+        self.fabric.lose(at)
         self.switch.reboot(at)
         return ""
 

@@ -30,6 +30,7 @@ from provisioner.sim.nvue import NvueService
 from provisioner.sim.outputs_nic import interface_name
 from provisioner.sim.parts import Durations
 from provisioner.sim.switch import Neighbour, Switch, SwitchDurations
+from provisioner.sim.switch_fabric import join
 
 CUMULUS = "5.11.0.0026"  # of Spectrum-X 1.2.0
 MAINTENANCE_VRF = "MAINT"
@@ -90,6 +91,7 @@ class Site:
         for host in self.hosts.values():
             host.peers = peers
         self.nvue = {n: NvueService(s, self.clock) for n, s in self.switches.items()}
+        join(self.nvue, self.clock.now)
         self.inband = Inband(self.hosts, self.clock, sleep or sleeping(self.clock))
         self.agents = Agents(self.machines, {n: _address(p) for n, p in self.places.items()})
         self.urls: dict[str, str] = {}

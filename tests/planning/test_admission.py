@@ -135,3 +135,24 @@ def test_a_switch_that_nobody_has_taken_in_is_waited_for() -> None:
         "leaf-8",
         "leaf-9",
     )
+
+
+RAIL_0 = [
+    host(State.CONVERGING, "leaf-0", name="n0"),
+    host(State.CONVERGING, "leaf-1", name="n1"),
+    host(State.CONVERGING, "leaf-7", "leaf-2", name="n2"),
+]
+
+
+@pytest.mark.parametrize(
+    ("down", "words"),
+    [
+        ("leaf-1", ["leaf-1 carries rail 0 as well and is down"]),
+        ("leaf-2", []),
+        ("spine-0", []),
+    ],
+)
+def test_two_leaves_of_a_rail_are_never_down_together(down: str, words: list[str]) -> None:
+    disrupted = {down: Disruption.SWITCH}
+
+    assert list(admit(LEAVES[0], step(), [*FABRIC, *RAIL_0], disrupted, PERCENT)) == words

@@ -55,11 +55,11 @@ class FabricSessions:
 
     async def tick(self) -> None:
         """One look: take up what a predecessor left, open what can begin."""
+        sessions = await self._store.fabric_sessions()
+        for session in sessions:  # also if gate C is not demanded any more: lent nodes wait for it
+            self._submit(session)
         if "c" not in self._settings.certify_gates:
             return
-        sessions = await self._store.fabric_sessions()
-        for session in sessions:
-            self._submit(session)
         nodes = await self._store.nodes()
         taken = {m.node for s in sessions for m in s.present}
         seekers = await self._seekers(nodes, taken)

@@ -207,6 +207,19 @@ def test_a_crash_loses_no_stored_round_and_repeats_none(tmp_path: Path) -> None:
     assert {o.session for o in outcomes.values()} == {seen[0].id}
 
 
+def test_a_session_is_ended_although_gate_c_is_not_demanded_any_more(tmp_path: Path) -> None:
+    async def change_settings(place: Place) -> None:
+        await place.open_session(rounds=1)
+        await place.stop()
+        place.world.settings = place.world.settings.model_copy(update={"certify_gates": "ab"})
+        place.start()
+
+    place, outcomes, _ = lived(tmp_path, 4, meanwhile=change_settings)
+
+    assert sum(o.passed for o in outcomes.values()) == 4
+    assert virtual_time.run(place.store.fabric_sessions()) == ()
+
+
 def test_who_leaves_in_the_middle_gets_no_outcome_and_the_others_do(tmp_path: Path) -> None:
     async def leave(place: Place) -> None:
         await place.open_session(rounds=1)

@@ -20,6 +20,10 @@ from provisioner.switches.cumulus import Move
 
 # Tries of one batch: a lost answer, then a revision that raced with somebody else's.
 TRIES_MAX = 3
+GATHER_PARTS = 5
+# A look comes late by at most this part of what has been waited for, so that polling costs a tenth
+# of the switch's own time and some thirty requests until the longest pause is reached.
+LATE = 0.1
 # Refusals that one port of a batch may bring on all of it.
 _OF_ONE_PORT = (Reason.SWITCH_REFUSED, Reason.MALFORMED)
 
@@ -94,7 +98,7 @@ class Leaf:
         batch: list[_Waiting] = []
         try:
             while self._waiting:
-                await self._clock.sleep(self._limits.switch_gather_s)
+                await self._gather()
                 batch = self._take()
                 outcome = await self._batch([m for w in batch for m in w.moves])
                 alone = len(batch) > 1 and any(b.reason in _OF_ONE_PORT for b in outcome.blockers)
@@ -116,6 +120,17 @@ class Leaf:
                 raise
         finally:
             self._writer = None
+
+    async def _gather(self) -> None:
+        """Until nobody has come for a fifth of `switch_gather_s`, at most all of it.
+
+        Hosts come from their last leaf all at once: to wait longer would cost every rail as much.
+        """
+        for _ in range(GATHER_PARTS):
+            before = len(self._waiting)
+            await self._clock.sleep(self._limits.switch_gather_s / GATHER_PARTS)
+            if len(self._waiting) == before:
+                return
 
     def _take(self) -> list[_Waiting]:
         """Everybody who waits, except where two want one port in different VRFs: later."""
@@ -142,14 +157,15 @@ class Leaf:
             if attempt:
                 await self._clock.sleep(self._limits.switch_poll_s * 2**attempt)
             try:
-                if not await self._in_place(moves):
+                changed = not await self._in_place(moves)
+                if changed:
                     revision = await self._revise(moves)
                     await self._until(
                         lambda: self._in_place(moves),
                         Reason.ISOLATION,
                         "applied, but the ports are not where they should be",
                     )
-                await self._persist()
+                await self._persist(changed=changed)
             except PortError as error:
                 problem = error
             except Refused as refusal:
@@ -185,14 +201,17 @@ class Leaf:
             raise Refused(Reason.SWITCH_REFUSED, words)
         return revision
 
-    async def _persist(self) -> None:
+    async def _persist(self, *, changed: bool) -> None:
         """What is applied is what the switch starts with: else a reboot opens the old VRF."""
 
         async def equal() -> bool:
-            applied = await self._line.get(cumulus.tree_path("applied"))
-            return bool(applied == await self._line.get(cumulus.tree_path("startup")))
+            trees = ("applied", "startup")
+            applied, startup = await asyncio.gather(
+                *(self._line.get(cumulus.tree_path(tree)) for tree in trees)
+            )
+            return bool(applied == startup)
 
-        if await equal():
+        if not changed and await equal():
             return
         await self._line.ask(cumulus.save())
         await self._until(equal, Reason.ISOLATION, "startup differs from applied after saving")
@@ -200,12 +219,16 @@ class Leaf:
     async def _until(
         self, holds: Callable[[], Awaitable[bool]], reason: Reason, otherwise: str
     ) -> None:
-        """Poll until it holds, at most `switch_apply_limit_s`; then it is refused."""
-        until = self._clock.now() + self._limits.switch_apply_limit_s
+        """Poll until it holds, at most `switch_apply_limit_s`; then it is refused.
+
+        Pauses grow with the time waited, from a fifth of `switch_poll_s` to all of it.
+        """
+        began, longest = self._clock.now(), self._limits.switch_poll_s
         while not await holds():
-            if self._clock.now() >= until:
+            waited = self._clock.now() - began
+            if waited >= self._limits.switch_apply_limit_s:
                 raise Refused(reason, otherwise)
-            await self._clock.sleep(self._limits.switch_poll_s)
+            await self._clock.sleep(min(longest, max(longest / 5, waited * LATE)))
 
     # --- reading
 
@@ -218,9 +241,12 @@ class Leaf:
             names = cumulus.read_names(await self._line.get(cumulus.VRFS_PATH))
             if not names:
                 raise Refused(Reason.MALFORMED, "no readable list of VRFs")
+            answers = await asyncio.gather(
+                *(self._line.get(cumulus.routes_path(name)) for name in names)
+            )
             found = {}
-            for name in names:
-                routes = cumulus.read_routes(await self._line.get(cumulus.routes_path(name)))
+            for name, answer in zip(names, answers, strict=True):
+                routes = cumulus.read_routes(answer)
                 if routes is None:
                     raise Refused(Reason.MALFORMED, f"VRF {name[:20]}: no readable routes")
                 found[name] = routes

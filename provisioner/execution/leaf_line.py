@@ -7,6 +7,7 @@ saved is undone by the next reboot. A port is settled only where all of these ag
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
@@ -101,8 +102,8 @@ async def views(line: LeafLine, interfaces: Sequence[str], *, saved: bool = True
     coming = sorted(name for name, state in listed.items() if state.sent)
     trees = [*coming, "applied", *(["startup"] if saved else []), "operational"]
     found: dict[str, set[str]] = {interface: set() for interface in interfaces}
-    for tree in trees:
-        for interface, vrf in (await _vrfs(line, interfaces, tree)).items():
+    for seen in await asyncio.gather(*(_vrfs(line, interfaces, tree) for tree in trees)):
+        for interface, vrf in seen.items():
             found[interface].add(vrf)
     return {interface: frozenset(vrfs) for interface, vrfs in found.items()}
 

@@ -1,0 +1,202 @@
+"""Releasing 512 nodes at once (4,096 GPUs): revisions, and time against the slowest switch's own.
+
+    python tests/bench/bench_release.py [nodes]
+
+Real: tenancy, leaf, the words of Cumulus. Simulated: 128 leaves (16 scalable units of 32 nodes, 8
+rails) behind a wire of 5 to 30 ms; time is virtual, so that it measures the design and not this
+machine. A host's leaves are taken one after the other and all hosts' moves come at once: each leaf
+is in one wave of its rail, and has to take one revision.
+
+A switch's own time is what it needs for its revision with nobody waiting for anybody: from the
+moment it is told to apply until its forwarding has followed. A node crosses eight rails, and a
+rail is done when its slowest leaf is; the bound is, for the slowest scalable unit, the sum over
+its rails. Prints a line for each part; the last line is JSON.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import random
+import sys
+import time
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "simulation"))
+
+from virtual_time import VirtualClock, run
+
+from provisioner.execution.reach import Reach
+from provisioner.execution.tenancy import MoveOutcome, Tenancy
+from provisioner.execution.work import Site as Effects
+from provisioner.model.location import Port
+from provisioner.model.node import Node, NodeKind
+from provisioner.ports import Call, Reply, Secret, SwitchAddress, Unreachable
+from provisioner.settings import Settings
+from provisioner.sim.cabling import RAILS, Place, places
+from provisioner.sim.clock import Schedule
+from provisioner.sim.nvue import NvueService
+from provisioner.sim.switch import Switch
+from provisioner.sim.switch_config import Revision
+
+NODES = 512
+WIRE_S = (0.005, 0.03)  # one way, in a management network
+
+
+class TimedSwitch(Switch):
+    """Notes how long each of its revisions takes, from the request to the new forwarding."""
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self.asked_at: list[float] = []
+        self.own_s: list[float] = []
+
+    def apply(self, revision: Revision, now: float) -> None:
+        self.asked_at.append(now)
+        super().apply(revision, now)
+
+    def note(self, now: float, kind: str, subject: str, detail: str = "") -> None:
+        if kind == "vrf" and len(self.own_s) < len(self.asked_at):
+            self.own_s.append(now - self.asked_at[len(self.own_s)])
+
+
+class Fleet:
+    """Leaves, hosts' ports, and the tenancy of one daemon."""
+
+    def __init__(self, nodes: int) -> None:
+        self.clock = VirtualClock()
+        self.schedule = Schedule()
+        self.rng = random.Random("release")
+        self.switches: dict[str, TimedSwitch] = {}
+        self.hosts: dict[str, tuple[Port, ...]] = {}
+        self.requests = 0
+        for place in places(nodes):
+            self.hosts[place.node] = tuple(self._port(place, rail) for rail in range(RAILS))
+        self.nvue = {n: NvueService(s, self.clock) for n, s in self.switches.items()}
+        reach = Reach(None, self, self)  # type: ignore[arg-type]
+        effects = Effects(
+            clock=self.clock,
+            settings=Settings(),
+            reach=reach,
+            runner=None,
+            shell=None,
+            agents=None,
+            artifacts=None,
+        )
+        self.tenancy = Tenancy(effects, self)  # type: ignore[arg-type]
+
+    def _port(self, place: Place, rail: int) -> Port:
+        name, address = place.leaf(rail), place.addresses(rail)[1]
+        if name not in self.switches:
+            self.switches[name] = TimedSwitch(name, self.schedule, seed=name, version="5.12.1")
+            for vrf in ("MAINT", "RED", "BLUE"):
+                self.switches[name].add_vrf(vrf, 65000)
+        self.switches[name].add_port(place.interface, address)
+        return Port(
+            switch=name,
+            interface=place.interface,
+            rail=rail,
+            nic_slot=f"NIC_{rail}",
+            address=address,
+        )
+
+    async def node(self, name: str) -> Node:
+        """As the store would: a switch by its name."""
+        return Node(id=name, kind=NodeKind.SWITCH, address=f"https://{name}")
+
+    async def current(self, name: str) -> tuple[str, Secret]:
+        """As the vault would."""
+        return "cumulus", Secret("cumulus")
+
+    async def request(self, switch: SwitchAddress, call: Call) -> Reply:
+        """`SwitchTransport` onto the simulated switches."""
+        self.requests += 1
+        await asyncio.sleep(self.rng.uniform(*WIRE_S))
+        assert switch.secret is not None
+        parts = urlsplit(call.path)
+        pair = base64.b64encode(f"{switch.username}:{switch.secret.reveal()}".encode()).decode()
+        told = self.nvue[parts_host(switch)].handle(
+            call.method,
+            parts.path,
+            dict(parse_qsl(parts.query)),
+            {"authorization": f"Basic {pair}"},
+            b"" if call.body is None else json.dumps(call.body).encode(),
+        )
+        if told.status == 0:
+            raise Unreachable("connection reset", maybe_executed=False)
+        await asyncio.sleep(self.rng.uniform(*WIRE_S))
+        return Reply(told.status, {}, told.body)
+
+    async def close(self) -> None:
+        return None
+
+
+def parts_host(switch: SwitchAddress) -> str:
+    """The switch's name."""
+    return urlsplit(switch.url).hostname or ""
+
+
+async def release(fleet: Fleet, vrf: str) -> tuple[list[MoveOutcome], float]:
+    """All hosts into one VRF at once; what came of each, and the virtual seconds it took."""
+    began = fleet.clock.now()
+    moves = (fleet.tenancy.move(ports, vrf) for ports in fleet.hosts.values())
+    outcomes = await asyncio.gather(*moves)
+    return list(outcomes), fleet.clock.now() - began
+
+
+def own_time(fleet: Fleet) -> float:
+    """Seconds that the slowest unit's switches need for their revisions, rail after rail."""
+    units: dict[str, float] = {}
+    for name, switch in fleet.switches.items():
+        unit = name.split("-")[1]
+        units[unit] = units.get(unit, 0.0) + sum(switch.own_s)
+    return max(units.values())
+
+
+def say(line: str) -> None:
+    """One line, at once."""
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+async def measure(nodes: int) -> dict[str, Any]:
+    """Release and reclaim all nodes; the figures of both."""
+    fleet = Fleet(nodes)
+    told: dict[str, Any] = {"nodes": nodes, "gpus": 8 * nodes, "leaves": len(fleet.switches)}
+    for act, vrf in (("fence", "MAINT"), ("release", "RED"), ("reclaim", "MAINT")):
+        for switch in fleet.switches.values():
+            switch.asked_at.clear()
+            switch.own_s.clear()
+        fleet.requests = 0
+        cpu = time.process_time()
+        outcomes, took_s = await release(fleet, vrf)
+        cpu = time.process_time() - cpu
+        wrong = [b for o in outcomes for b in o.blockers]
+        assert not wrong, wrong[0]
+        revisions = sum(len(s.asked_at) for s in fleet.switches.values())
+        own_s = own_time(fleet)
+        say(
+            f"{act:8} {nodes} nodes: {revisions} revisions on {len(fleet.switches)} leaves, "
+            f"{took_s:.1f} s (virtual), switches' own {own_s:.1f} s, ratio {took_s / own_s:.3f}, "
+            f"{fleet.requests} requests, {cpu:.1f} CPU s"
+        )
+        told[act] = {
+            "revisions": revisions,
+            "wall_s": round(took_s, 2),
+            "own_s": round(own_s, 2),
+            "ratio": round(took_s / own_s, 3),
+            "requests": fleet.requests,
+        }
+    await fleet.tenancy.close()
+    return told
+
+
+def main() -> None:
+    say(json.dumps(run(measure(int(sys.argv[1]) if len(sys.argv) > 1 else NODES))))
+
+
+if __name__ == "__main__":
+    main()

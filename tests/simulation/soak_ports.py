@@ -1,0 +1,116 @@
+"""Ten million steps of `port_soak`, seed after seed, on all processors; may be interrupted.
+
+    python tests/simulation/soak_ports.py [steps] [--jobs N] [--kept FILE]
+
+Every seed that was lived to its end is one line of JSON in FILE; begun again, it goes on with the
+seeds that are not there. A violation is printed with its seed and ends it: the seed alone replays
+it. Prints progress; the last line is JSON. The steps are those of `port_soak`, and nothing else.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import multiprocessing
+import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from port_soak import Soak
+from virtual_time import run
+
+STEPS = 10_000_000
+STEPS_OF_A_SEED = 2_000  # the store's journal grows with each; a few minutes are lost at most
+
+
+def live(seed: int) -> dict[str, Any]:
+    """One seed to its end; what came of it, with `violation` if something must never happen."""
+    logging.disable(logging.ERROR)
+    began = time.process_time()
+    soak = Soak(seed)
+    told: dict[str, Any] = {"seed": seed}
+    try:
+        run(soak.live(STEPS_OF_A_SEED))
+    except Exception as error:  # also our own bug: the seed replays it
+        told["violation"] = f"{type(error).__name__}: {error}"
+    return told | {
+        "steps": soak.steps.total(),
+        "acts": dict(sorted(soak.steps.items())),
+        "requests": soak.wire.requests,
+        "entered": soak.truth.entered,
+        "checks": soak.truth.checks,
+        "cpu_s": round(time.process_time() - began, 2),
+    }
+
+
+def finished(kept: Path) -> dict[int, int]:
+    """Seeds that were lived to their end before -> their steps."""
+    found = {}
+    for line in kept.read_text().splitlines() if kept.exists() else ():
+        try:
+            told = json.loads(line)
+        except ValueError:
+            continue  # cut short
+        if "violation" not in told:
+            found[told["seed"]] = told["steps"]
+    return found
+
+
+def seeds(known: dict[int, int]) -> Iterator[int]:
+    """Those that are not known yet, for ever."""
+    seed = 0
+    while True:
+        if seed not in known:
+            yield seed
+        seed += 1
+
+
+def say(line: str) -> None:
+    """One line, at once."""
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def main() -> int:
+    """0: all steps were made, and nothing was violated."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("steps", nargs="?", type=int, default=STEPS)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--kept", type=Path, default=Path("build/soak-ports.jsonl"))
+    given = parser.parse_args()
+    given.kept.parent.mkdir(parents=True, exist_ok=True)
+    known = finished(given.kept)
+    done, began, sitting, bad = sum(known.values()), time.monotonic(), 0, ""
+    say(f"{done} of {given.steps} steps were made before, in {len(known)} seeds")
+    pool = multiprocessing.get_context("spawn").Pool(given.jobs)
+    with pool, given.kept.open("a") as file:
+        lives = pool.imap_unordered(live, _until(seeds(known), done, given.steps))
+        for told in lives:
+            file.write(json.dumps(told) + "\n")
+            file.flush()
+            done, sitting = done + told["steps"], sitting + told["steps"]
+            if "violation" in told:
+                bad = f"seed {told['seed']}: {told['violation']}"
+                break
+            rate = sitting / (time.monotonic() - began)
+            say(f"seed {told['seed']}: {done} steps, {rate:.0f} a second")
+    if bad:
+        say(bad)
+    passed_s = time.monotonic() - began
+    report = {"steps": done, "wanted": given.steps, "violation": bad, "sitting_steps": sitting}
+    say(json.dumps(report | {"sitting_s": round(passed_s), "jobs": given.jobs}))
+    return 1 if bad or done < given.steps else 0
+
+
+def _until(endless: Iterator[int], done: int, wanted: int) -> Iterator[int]:
+    """As many seeds as the missing steps take."""
+    for _ in range(-(-max(0, wanted - done) // STEPS_OF_A_SEED)):
+        yield next(endless)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -12,6 +12,7 @@ import typer
 from provisioner.cli import (
     agents,
     alert,
+    api,
     certificate,
     certify,
     checks,
@@ -25,6 +26,7 @@ from provisioner.cli import (
     plan,
     serve,
     sim,
+    tenant,
     xid,
 )
 from provisioner.model.input_error import InputError
@@ -41,6 +43,7 @@ app.command("inspect")(inspect.inspect)
 app.command("plan")(plan.plan)
 app.command("intake")(intake.intake)
 app.command("serve")(serve.serve)
+app.command("api")(api.api)
 app.command("where")(places.where)
 app.command("address")(places.address)
 app.command("certify")(certify.certify)
@@ -53,6 +56,7 @@ app.add_typer(certificate.app, name="certificate")
 app.add_typer(cohort.app, name="cohort")
 app.add_typer(matrix.app, name="matrix")
 app.add_typer(sim.app, name="sim")
+app.add_typer(tenant.app, name="tenant")
 
 
 def main() -> None:

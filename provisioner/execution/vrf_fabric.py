@@ -11,8 +11,8 @@ import asyncio
 from collections.abc import Collection, Mapping, Sequence
 
 from provisioner.execution.leaf_config import LeafConfig
+from provisioner.execution.reach import Reach
 from provisioner.execution.tenancy import Tenancy
-from provisioner.execution.work import Site
 from provisioner.model.location import Port
 from provisioner.model.node import Node, NodeKind
 from provisioner.model.outcome import Blocker, Reason
@@ -20,18 +20,33 @@ from provisioner.model.tenant import MAINTENANCE_VRF, Phase, Tenant
 from provisioner.planning.address_plan import AddressPlan
 from provisioner.planning.vrf_difference import LeafChange, difference, proved
 from provisioner.planning.vrf_plan import FabricPlan, LeafPlan, desired, fabric
-from provisioner.ports import FabricDelta, FabricStep, Member, Store, SwitchAddress
+from provisioner.ports import Clock, FabricDelta, FabricStep, Member, Store, SwitchAddress
+from provisioner.settings import Settings
 
 LEAVES_AT_ONCE = 16  # of different scalable units; a leaf takes seconds, a site has hundreds
 
 
 class VrfIsolation:
-    """The leaves among the store's nodes; `ports` moves ports (a release is not this class's)."""
+    """The leaves among the store's nodes.
 
-    def __init__(self, site: Site, store: Store, plan: AddressPlan, ports: Tenancy) -> None:
-        self._site = site
+    `reach` tells where a switch is and how to log in. `ports` moves ports: without it, this makes
+    and removes networks only, and `where` and `place` are not to be called.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        plan: AddressPlan,
+        reach: Reach,
+        clock: Clock,
+        settings: Settings,
+        ports: Tenancy | None = None,
+    ) -> None:
         self._store = store
         self._plan = plan
+        self._reach = reach
+        self._clock = clock
+        self._settings = settings
         self._ports = ports
 
     async def fabric(self) -> FabricPlan:
@@ -47,7 +62,7 @@ class VrfIsolation:
 
     async def delta(self, tenants: Sequence[Tenant], only: Collection[str] = ()) -> FabricDelta:
         """One revision for each leaf that is not as it should be."""
-        if self._site.settings.fabric_overlay != "l3_evpn":
+        if self._settings.fabric_overlay != "l3_evpn":
             return FabricDelta(blockers=(_without_overlay(),))
         plan = await self.fabric()
         if plan.unknown:
@@ -101,6 +116,7 @@ class VrfIsolation:
         self, members: Sequence[Member], tenants: Sequence[Tenant]
     ) -> Mapping[Member, frozenset[str]] | Blocker:
         """The VRF of each port, from its leaf's operational state."""
+        assert self._ports is not None
         read = await self._ports.read([_port(m) for m in members])
         if isinstance(read, Blocker):
             return read
@@ -115,6 +131,7 @@ class VrfIsolation:
         self, members: Sequence[Member], vrf: str, tenants: Sequence[Tenant]
     ) -> tuple[Blocker, ...]:
         """Move the ports. A port is in one VRF at a time by nature."""
+        assert self._ports is not None
         if vrf != MAINTENANCE_VRF and vrf not in {t.vrf for t in tenants}:
             return (_unknown(vrf),)
         if not members:
@@ -124,15 +141,15 @@ class VrfIsolation:
 
     async def close(self) -> None:
         """Stop the writers of ports."""
-        await self._ports.close()
+        if self._ports is not None:
+            await self._ports.close()
 
     def _leaf(self, name: str) -> LeafConfig:
         async def lookup() -> SwitchAddress | Blocker:
             node: Node | None = await self._store.node(name)
-            return _unknown(name) if node is None else await self._site.reach.switch(node)
+            return _unknown(name) if node is None else await self._reach.switch(node)
 
-        site = self._site
-        return LeafConfig(name, lookup, site.reach.switches, site.clock, site.settings)
+        return LeafConfig(name, lookup, self._reach.switches, self._clock, self._settings)
 
 
 def _asked(tenants: Sequence[Tenant], only: Collection[str], plan: FabricPlan) -> set[str]:

@@ -24,6 +24,13 @@ BOTH = (RED, BLUE)
 LEAVING = (RED.model_copy(update={"phase": Phase.LEAVING}), BLUE)
 
 
+def vrf_isolation(rig: Rig, ports: Any = None) -> VrfIsolation:
+    effects = rig.effects
+    return VrfIsolation(
+        rig.store, AddressPlan(), effects.reach, effects.clock, effects.settings, ports
+    )
+
+
 class Bench:
     """One fabric behind the port, with a hand on the truth behind it."""
 
@@ -40,7 +47,7 @@ class Bench:
 async def ethernet() -> AsyncIterator[Bench]:
     rig = await Rig(nodes=2, switch_apply_limit_s=60.0).open()
     bench = Bench()
-    bench.isolation = VrfIsolation(rig.effects, rig.store, AddressPlan(), rig.tenancy)
+    bench.isolation = vrf_isolation(rig, rig.tenancy)
     bench.members = tuple(
         Member(p.switch, p.interface, p.address) for p in rig.nodes["su0-n00"].ports[:2]
     )

@@ -1,0 +1,235 @@
+"""`provisioner tenant`: create, change, shrink, delete, and what would be done on which device."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from pydantic import ValidationError
+from rich.table import Table
+from rich.text import Text
+
+from provisioner.api.app import digest_of
+from provisioner.api.tenants import Wanted, told
+from provisioner.cli.checked_options import checked_pin, checked_url
+from provisioner.cli.data_options import DataOption, JsonOption, console, with_data
+from provisioner.control.tenant_keeper import Answer, TenantKeeper
+from provisioner.model.input_error import InputError
+from provisioner.opening import Data, read_settings, read_text
+from provisioner.planning import address_plan
+from provisioner.planning.address_plan import AddressPlan
+from provisioner.planning.located_yaml import load
+from provisioner.planning.quotas import usage
+from provisioner.planning.tenants import Request
+from provisioner.ports import Secret
+from provisioner.store.data_directory import write_private
+from provisioner.tenants_opening import FabricAccess, open_keeper
+from provisioner.ufm import UfmAddress
+from provisioner.wall_clock import WallClock
+
+UFM_SECRET = "PROVISIONER_UFM_SECRET"  # noqa: S105 (the name of the variable)
+TOKEN_FILE = "api-token.sha256"  # noqa: S105 (the name of the file; it holds no token)
+
+app = typer.Typer(help="Tenants: their networks, quotas and nodes.", no_args_is_help=True)
+
+Dry = Annotated[bool, typer.Option("--dry-run", help="Show each device's change; do nothing.")]
+PlanFile = Annotated[Path | None, typer.Option("--plan", help="The site's address plan.")]
+SettingsFile = Annotated[Path | None, typer.Option("--settings", help="docs/settings.md.")]
+CaFile = Annotated[Path | None, typer.Option("--ca-file", help="CAs of switches and UFM.")]
+UfmUrl = Annotated[str, typer.Option("--ufm", help="UFM, for InfiniBand: https://HOST.")]
+UfmUser = Annotated[str, typer.Option(help=f"Its user; none: {UFM_SECRET} is a token.")]
+UfmPin = Annotated[str, typer.Option(help="SHA-256 of its certificate.")]
+FileOption = Annotated[Path | None, typer.Option("--file", help="vrf, nodes, units, ... (YAML).")]
+Nodes = Annotated[int | None, typer.Option(min=0, help="Nodes that it is to have.")]
+Limited = Annotated[
+    bool, typer.Option(help="The default InfiniBand partition's membership is limited: I know.")
+]
+
+
+@app.callback()
+def options(
+    context: typer.Context,
+    data: DataOption = Path("var"),
+    plan: PlanFile = None,
+    settings: SettingsFile = None,
+    ca_file: CaFile = None,
+    ufm: UfmUrl = "",
+    ufm_user: UfmUser = "",
+    ufm_pin: UfmPin = "",
+    default_limited: Limited = False,
+) -> None:
+    """Tenants: their networks, quotas and nodes."""
+    chosen = AddressPlan() if plan is None else address_plan.parse(str(plan), read_text(plan))
+    access = FabricAccess(chosen, read_settings(settings), ca_file)
+    if ufm:
+        if not os.environ.get(UFM_SECRET):
+            remedy = f"Run: export {UFM_SECRET}=..."
+            raise InputError("--ufm", UFM_SECRET, "it is not set or empty", remedy)
+        secret, pin = Secret(os.environ[UFM_SECRET]), checked_pin(ufm_pin, insecure=False)
+        address = UfmAddress(checked_url("--ufm", ufm), ufm_user, secret, pin)
+        access = replace(access, ufm=address, default_limited=default_limited)
+    context.obj = (data, access)
+
+
+@app.command("list")
+def list_tenants(context: typer.Context, as_json: JsonOption = False) -> None:
+    """All tenants with their network, phase and nodes."""
+
+    async def read(opened: Data) -> tuple[Any, Any]:
+        return await opened.store.tenants(), await opened.store.nodes()
+
+    rows, nodes = with_data(context.obj[0], read)
+    if as_json:
+        typer.echo(json.dumps([t.model_dump(mode="json") for t in rows]))
+        return
+    table = Table("tenant", "VRF", "VNI", "P_Key", "phase", "nodes", "wanted", "units")
+    for t in rows:
+        units = " ".join(f"pod{p}/su{u}" for p, u in t.units) or "all"
+        pkey = f"{t.pkey:#06x}" if t.pkey else "–"
+        used = usage(t, nodes)
+        words = (t.name, t.vrf, t.l3vni or "–", pkey, t.phase, used.nodes, used.wanted, units)
+        table.add_row(*(Text(str(word)) for word in words))
+    console().print(table)
+
+
+@app.command()
+def create(
+    context: typer.Context,
+    name: str,
+    file: FileOption = None,
+    nodes: Nodes = None,
+    dry_run: Dry = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Make a tenant: VRF, L3VNI, route targets and policy on every leaf concerned.
+
+    Asked again it changes nothing, or goes on where it was interrupted.
+    Exit code 1: something stands in the way; it is named with its remedy.
+    """
+    asked = _asked(name, file, nodes)
+    _do(context, lambda k: k.create(asked, dry_run=dry_run), as_json, dry_run)
+
+
+@app.command("change")
+def change_tenant(
+    context: typer.Context,
+    name: str,
+    file: FileOption = None,
+    nodes: Nodes = None,
+    dry_run: Dry = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Let a tenant grow, or change its units, neighbours, storage or quota."""
+    asked = _asked(name, file, nodes)
+    _do(context, lambda k: k.change(asked, dry_run=dry_run), as_json, dry_run)
+
+
+@app.command()
+def shrink(
+    context: typer.Context,
+    name: str,
+    to: Annotated[int, typer.Option(min=0, help="Nodes that it keeps.")],
+    node: Annotated[list[str] | None, typer.Option(help="Which go; repeatable.")] = None,
+    dry_run: Dry = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Take nodes from a tenant: they are drained, fenced and erased."""
+    _do(context, lambda k: k.shrink(name, to, node or (), dry_run=dry_run), as_json, dry_run)
+
+
+@app.command()
+def delete(
+    context: typer.Context, name: str, dry_run: Dry = False, as_json: JsonOption = False
+) -> None:
+    """Remove a tenant's network everywhere. Refused while a node or a port is in it."""
+    _do(context, lambda k: k.delete(name, dry_run=dry_run), as_json, dry_run)
+
+
+@app.command()
+def settle(context: typer.Context, name: str, as_json: JsonOption = False) -> None:
+    """Bring the fabric to what is written down of a tenant: after an interruption, or a silence."""
+    _do(context, lambda k: k.settle(name), as_json, False)
+
+
+@app.command()
+def audit(context: typer.Context, as_json: JsonOption = False) -> None:
+    """What of all tenants' networks is not as written down. Exit code 1: something is not."""
+    _do(context, lambda k: k.audit(), as_json, True)
+
+
+@app.command("api-token")
+def api_token(context: typer.Context) -> None:
+    """Make the token of the REST API and show it once; only its SHA-256 is kept."""
+
+    async def make(_opened: Data) -> str:
+        token = secrets.token_urlsafe(32)
+        file = context.obj[0] / TOKEN_FILE
+        file.unlink(missing_ok=True)
+        write_private(file, f"{digest_of(token)}\n".encode())
+        return token
+
+    typer.echo(with_data(context.obj[0], make))
+
+
+def _asked(name: str, file: Path | None, nodes: int | None) -> Request:
+    given: dict[str, Any] = {}
+    if file is not None:
+        located = load(str(file), read_text(file))
+        if not isinstance(located.tree, dict):
+            raise located.error((), "this is no tenant", "Write lines of `name: value`.")
+        try:
+            wanted = Wanted.model_validate(located.tree)
+        except ValidationError as error:
+            raise located.misfit(error, "See docs/tenants.md.") from None
+        given = {k: getattr(wanted, k) for k in wanted.model_fields_set}
+    if nodes is not None:
+        given["nodes"] = nodes
+    return Request(name=name, **given)
+
+
+def _do(
+    context: typer.Context,
+    work: Callable[[TenantKeeper], Awaitable[Answer]],
+    as_json: bool,
+    dry_run: bool,
+) -> None:
+    directory, access = context.obj
+
+    async def run(opened: Data) -> Answer:
+        async with open_keeper(opened.store, opened.vault, WallClock(), access) as keeper:
+            return await work(keeper)
+
+    answer = with_data(directory, run)
+    if as_json:
+        typer.echo(json.dumps(told(answer)))
+    else:
+        _show(answer, dry_run)
+    if answer.blockers:
+        raise typer.Exit(1)
+
+
+def _show(answer: Answer, dry_run: bool) -> None:
+    out = console()
+    for step in answer.steps:
+        out.print(Text(f"{step.device}{' would be told' if dry_run else ''}", style="bold"))
+        for line in step.lines or ("(nothing to send: to be proved and saved)",):
+            out.print(Text(f"  {line}"))
+    for node in answer.nodes:
+        out.print(Text(f"{node.id} {'would leave' if dry_run else 'leaves'}: {node.state}"))
+    if answer.tenant is not None:
+        t = answer.tenant
+        out.print(Text(f"{t.name}: VRF {t.vrf}, VNI {t.l3vni}, {t.phase}, {t.nodes_wanted} nodes"))
+    elif not answer.blockers and not answer.steps:
+        out.print("nothing to do")
+    if answer.blockers:
+        table = Table("what", "why", "what would unblock it")
+        for b in answer.blockers:
+            row = (b.subject, f"{b.reason}: {b.detail}", b.unblock)
+            table.add_row(*(Text(word) for word in row))
+        out.print(table)

@@ -49,6 +49,7 @@ def make_service(
     hardware = machine.bmcs[bmc]
     shape = SHAPES[hardware.vendor]
     service = RedfishService(machine, bmc, shape, clock)
+    service.sessions.pace = float(getattr(clock, "speed", 1.0))
     tree = service.tree
     mount_root(service)
     service.accounts.mount(tree)

@@ -28,6 +28,7 @@ class Sessions:
         self.accounts, self.shape, self.rng = accounts, accounts.shape, accounts.machine.rng
         self.sessions: dict[str, Session] = {}  # by token
         self.timeout_s = float(self.shape.session_timeout_s)
+        self.pace = 1.0  # of the clock: requests take real time, so that a session lasts as long
         self._counted = 0
         accounts.bmc.on_reset.append(lambda _: self.sessions.clear())
         accounts.on_lost.append(self._end)
@@ -37,7 +38,7 @@ class Sessions:
         session = self.sessions.get(token)
         if session is None:
             return None
-        if now > session.used_at + self.timeout_s:
+        if now > session.used_at + self.timeout_s * self.pace:
             del self.sessions[token]
             return None
         session.used_at = now
@@ -60,7 +61,7 @@ class Sessions:
         if account is None:
             return error(401, "ResourceAtUriUnauthorized", SESSIONS, "Invalid username or password")
         for token, old in list(self.sessions.items()):
-            if request.now > old.used_at + self.timeout_s:
+            if request.now > old.used_at + self.timeout_s * self.pace:
                 del self.sessions[token]
         if len(self.sessions) >= self.shape.session_max:
             return error(503, "SessionLimitExceeded", headers={"Retry-After": "30"})

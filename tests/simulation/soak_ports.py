@@ -1,10 +1,11 @@
 """Ten million steps of `port_soak`, seed after seed, on all processors; may be interrupted.
 
-    python tests/simulation/soak_ports.py [steps] [--jobs N] [--kept FILE]
+    python tests/simulation/soak_ports.py [steps] [--model] [--jobs N] [--kept FILE]
 
 Every seed that was lived to its end is one line of JSON in FILE; begun again, it goes on with the
 seeds that are not there. A violation is printed with its seed and ends it: the seed alone replays
-it. Prints progress; the last line is JSON. The steps are those of `port_soak`, and nothing else.
+it. Prints progress; the last line is JSON. The steps are those of `port_soak`, and nothing else;
+with `--model` those of `port_model`, which are smaller and ten thousand times as fast.
 """
 
 from __future__ import annotations
@@ -17,13 +18,16 @@ import os
 import sys
 import time
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from port_model import Model
 from port_soak import Soak
 from virtual_time import run
 
 STEPS = 10_000_000
+STEPS_OF_A_MODEL = 250_000
 STEPS_OF_A_SEED = 2_000  # the store's journal grows with each; a few minutes are lost at most
 
 
@@ -43,6 +47,24 @@ def live(seed: int) -> dict[str, Any]:
         "requests": soak.wire.requests,
         "entered": soak.truth.entered,
         "checks": soak.truth.checks,
+        "cpu_s": round(time.process_time() - began, 2),
+    }
+
+
+def live_model(seed: int) -> dict[str, Any]:
+    """The same with the abstract model."""
+    began = time.process_time()
+    model, made = Model(seed), 0
+    told: dict[str, Any] = {"seed": seed}
+    try:
+        while made < STEPS_OF_A_MODEL:
+            made += model.step()
+    except Exception as error:
+        told["violation"] = f"{type(error).__name__}: {error}"
+    return told | {
+        "steps": made,
+        "acts": dict(sorted(model.steps.items())),
+        "entered": model.entered,
         "cpu_s": round(time.process_time() - began, 2),
     }
 
@@ -80,15 +102,19 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("steps", nargs="?", type=int, default=STEPS)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--kept", type=Path, default=Path("build/soak-ports.jsonl"))
+    parser.add_argument("--model", action="store_true", help="the abstract model, not the code")
+    parser.add_argument("--kept", type=Path)
     given = parser.parse_args()
+    given.kept = given.kept or Path(f"build/soak-{'model' if given.model else 'ports'}.jsonl")
+    life, of_a_seed = (live_model, STEPS_OF_A_MODEL) if given.model else (live, STEPS_OF_A_SEED)
     given.kept.parent.mkdir(parents=True, exist_ok=True)
     known = finished(given.kept)
     done, began, sitting, bad = sum(known.values()), time.monotonic(), 0, ""
     say(f"{done} of {given.steps} steps were made before, in {len(known)} seeds")
     pool = multiprocessing.get_context("spawn").Pool(given.jobs)
     with pool, given.kept.open("a") as file:
-        lives = pool.imap_unordered(live, _until(seeds(known), done, given.steps))
+        missing = -(-max(0, given.steps - done) // of_a_seed)
+        lives = pool.imap_unordered(life, islice(seeds(known), missing))
         for told in lives:
             file.write(json.dumps(told) + "\n")
             file.flush()
@@ -104,12 +130,6 @@ def main() -> int:
     report = {"steps": done, "wanted": given.steps, "violation": bad, "sitting_steps": sitting}
     say(json.dumps(report | {"sitting_s": round(passed_s), "jobs": given.jobs}))
     return 1 if bad or done < given.steps else 0
-
-
-def _until(endless: Iterator[int], done: int, wanted: int) -> Iterator[int]:
-    """As many seeds as the missing steps take."""
-    for _ in range(-(-max(0, wanted - done) // STEPS_OF_A_SEED)):
-        yield next(endless)
 
 
 if __name__ == "__main__":

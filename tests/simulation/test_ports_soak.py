@@ -10,11 +10,13 @@ from collections import Counter
 from collections.abc import Callable
 
 import pytest
+from port_model import Actor, Model
 from port_soak import ACTS, Soak
 from port_truth import PortTruth, Row, Violated
 from soak_ports import finished
 from virtual_time import run
 
+from provisioner.model.tenant import PortPlacement
 from provisioner.sim.clock import Schedule
 from provisioner.sim.switch import Switch
 
@@ -137,3 +139,45 @@ def test_a_soak_goes_on_where_it_was_interrupted(tmp_path) -> None:
     kept.write_text('{"seed": 0, "steps": 7}\n{"seed": 2, "steps": 5}\n{"seed": 3, "st')
 
     assert finished(kept) == {0: 7, 2: 5}
+
+
+def test_the_abstract_model_keeps_every_port_where_it_must_be() -> None:
+    entered = steps = 0
+    for seed in range(4):
+        model = Model(seed)
+        steps += sum(model.step() for _ in range(30_000))
+        entered += model.entered
+
+    assert steps > 40_000
+    assert entered > 100
+
+
+@pytest.mark.parametrize("forgotten", ["startup", "coming", "applied"])
+def test_the_model_needs_every_tree_that_a_reading_takes_along(
+    forgotten: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reading that leaves one out believes a port that comes back into a customer's VRF."""
+
+    def read(self: Model, actor: Actor) -> tuple[PortPlacement, ...]:
+        found = []
+        for planned in actor.row.ports:
+            port = self.ports[planned.switch, planned.interface]
+            kept = {"operational": {port.operational}, "applied": {port.applied}}
+            kept |= {"startup": {port.startup}, "coming": set(port.coming)}
+            del kept[forgotten]
+            found += [
+                PortPlacement(switch=planned.switch, interface=planned.interface, vrf=vrf)
+                for vrf in sorted(set().union(*kept.values()))
+            ]
+        return tuple(found)
+
+    monkeypatch.setattr(Model, "_read", read)
+
+    def live() -> None:
+        for seed in range(40):
+            model = Model(seed)
+            for _ in range(20_000):
+                model.step()
+
+    with pytest.raises(Violated):
+        live()

@@ -3,79 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from aiohttp.test_utils import TestClient, TestServer
-from leaf_rig import Rig
+from worlds import World, run
 
-from provisioner.api.app import application, digest_of
-from provisioner.control.tenant_keeper import TenantKeeper
-from provisioner.execution.vrf_fabric import VrfIsolation
 from provisioner.model.node import Placement, State
 from provisioner.model.outcome import Reason
 from provisioner.model.tenant import Phase, Tenant
-from provisioner.planning.address_plan import AddressPlan
 from provisioner.planning.tenants import Request
 from provisioner.ports import StaleWrite
 
-TOKEN = "t0ken"
 ASKED = Request(name="green", nodes=1)
 
 
 class Killed(Exception):
     """The process is gone."""
-
-
-class World:
-    """A simulated site with a keeper; `writes` counts what may change a leaf."""
-
-    def __init__(self) -> None:
-        self.rig = Rig(nodes=2, switch_apply_limit_s=60.0)
-
-    async def open(self) -> World:
-        await self.rig.open()
-        self.keeper = self.new_keeper()
-        return self
-
-    def new_keeper(self) -> TenantKeeper:
-        """As another process would have it, after a crash."""
-        effects = self.rig.effects
-        vrfs = VrfIsolation(
-            self.rig.store, AddressPlan(), effects.reach, effects.clock, effects.settings
-        )
-        return TenantKeeper(self.rig.store, self.rig.clock, [vrfs], vrfs.fabric)
-
-    async def close(self) -> None:
-        await self.keeper.close()
-        await self.rig.close()
-
-    def writes(self) -> int:
-        return sum(method != "GET" for _, method, _ in self.rig.switches.calls)
-
-    def leaves_with(self, vrf: str) -> int:
-        self.rig.site.advance()
-        return sum(
-            vrf in switch.operational["vrf"]
-            for name, switch in self.rig.site.switches.items()
-            if name.startswith("leaf")
-        )
-
-    async def row(self, name: str) -> Tenant | None:
-        return next((t for t in await self.rig.store.tenants() if t.name == name), None)
-
-
-def run(scenario: Callable[[World], Awaitable[None]]) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(120):
-            world = await World().open()
-            try:
-                await scenario(world)
-            finally:
-                await world.close()
-
-    asyncio.run(bounded())
 
 
 def test_a_tenant_lives_from_create_to_delete():
@@ -249,56 +192,5 @@ def test_a_listed_tenant_of_the_same_name_does_not_overwrite():
         assert await world.row("green") == made
         with pytest.raises(StaleWrite):
             await world.rig.store.put_tenant(Tenant(name="lime", vrf="GREEN"))
-
-    run(scenario)
-
-
-def test_the_api_does_what_the_command_line_does_for_whoever_has_the_token():
-    async def scenario(world: World) -> None:
-        app = application(world.keeper, world.rig.store, digest_of(TOKEN))
-        key = {"Authorization": f"Bearer {TOKEN}"}
-        path = "/api/v1/tenants/green"
-        async with TestClient(TestServer(app)) as client:
-            for headers in ({}, {"Authorization": "Bearer x"}, {"Authorization": f"Basic {TOKEN}"}):
-                refused = await client.get("/api/v1/tenants", headers=headers)
-                assert (refused.status, refused.content_type) == (401, "application/problem+json")
-            dry = await client.put(path + "?dry_run=true", json={"nodes": 1}, headers=key)
-            assert (dry.status, len((await dry.json())["steps"])) == (201, 8)
-            assert (await client.get(path, headers=key)).status == 404
-
-            made = await client.put(path, json={"nodes": 1}, headers=key)
-            again = await client.put(path, json={"nodes": 1}, headers=key)
-            assert (made.status, again.status) == (201, 200)
-            assert (await again.json())["written"] is False
-            shown = await (await client.get(path, headers=key)).json()
-            assert (shown["tenant"]["phase"], shown["usage"]["gpus"]) == ("ready", 8)
-
-            for body in (b"{", b'{"nodes": -1}', b'{"x": 1}', b"[" * 9999, b'{"nodes": 1e99}'):
-                bad = await client.put(path, data=body, headers=key)
-                assert (bad.status, (await bad.json())["status"]) == (400, 400)
-            large = await client.put(path, data=b" " * 300_000, headers=key)
-            assert large.status == 413
-            fewer = await client.post(path + "/shrink", json={"to": 9}, headers=key)
-            assert (fewer.status, (await fewer.json())["blockers"][0]["reason"]) == (409, "refused")
-            nobody = await client.post("/api/v1/tenants/x/shrink", json={"to": 0}, headers=key)
-            assert nobody.status == 404
-
-            world.rig.site.nvue["leaf-su0-r0"].reachable = lambda: False
-            waits = await client.delete(path, headers=key)
-            assert (waits.status, (await waits.json())["tenant"]["phase"]) == (202, "leaving")
-            world.rig.site.nvue["leaf-su0-r0"].reachable = lambda: True
-            gone = await client.delete(path, headers=key)
-            assert (gone.status, (await gone.json())["tenant"]) == (200, None)
-
-    run(scenario)
-
-
-def test_without_a_token_nobody_is_let_in():
-    async def scenario(world: World) -> None:
-        app = application(world.keeper, world.rig.store, "")
-        async with TestClient(TestServer(app)) as client:
-            for token in ("", " ", TOKEN):
-                headers = {"Authorization": f"Bearer {token}"}
-                assert (await client.get("/api/v1/tenants", headers=headers)).status == 401
 
     run(scenario)

@@ -2,6 +2,6 @@
 
 from types import ModuleType
 
-from provisioner.switches import cumulus
+from provisioner.switches import cumulus, sonic
 
-ALL: dict[str, ModuleType] = {"cumulus": cumulus}
+ALL: dict[str, ModuleType] = {"cumulus": cumulus, "sonic": sonic}

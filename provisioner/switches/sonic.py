@@ -1,0 +1,160 @@
+"""How SONiC speaks: commands to run on the switch, and its answers in the words of NVUE's tree.
+
+Rules: names of VRFs begin with "Vrf" on SONiC, so a tenant's VRF RED is VrfRED there; and where a
+port is, the kernel says, not CONFIG_DB, which is an intention. Sources: sonic-net, the documents
+"Generic Config Update and Rollback", "VRF support", and sonic-utilities' Command-Reference.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+PREFIX = "Vrf"
+OWN = ("default", "mgmt")  # VRFs that have the same name everywhere
+TABLES_MAX = 1000  # of CONFIG_DB; a leaf has some 60
+LINKS_MAX = 20_000  # of the kernel
+
+CONFIGURATION = "sonic-cfggen -d --print-data"
+STARTUP = "cat /etc/sonic/config_db.json"
+LINKS = "ip -j -d link show"
+IMAGES = "sonic-installer list"
+SAVE = "config save -y"
+
+_IMAGE_LINE = re.compile(r"(Current|Next): *(\S+)")
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,32}")
+
+Tree = dict[str, Any]
+
+
+def sonic_vrf(name: str) -> str:
+    """SONiC's name of a VRF."""
+    return name if name in OWN or name.startswith(PREFIX) else PREFIX + name
+
+
+def own_vrf(name: str) -> str:
+    """Our name of a VRF of SONiC's."""
+    return name.removeprefix(PREFIX) or name
+
+
+def routes(vrf: str) -> str:
+    """The command that lists a VRF's routes in the kernel."""
+    name = sonic_vrf(vrf)
+    return "ip -j route show" if name == "default" else f"ip -j route show vrf {shlex.quote(name)}"
+
+
+def apply_patch(steps: list[Tree]) -> str:
+    """The command that applies a patch whole or not at all."""
+    text = shlex.quote(json.dumps(steps))
+    return (
+        f'f=$(mktemp) && printf %s {text} >"$f" && config apply-patch "$f"; '
+        'r=$?; rm -f "$f"; exit $r'
+    )
+
+
+def read_tree(config: Any) -> Tree | None:
+    """VRFs and ports of a CONFIG_DB as NVUE would show them; None if it is none."""
+    if not isinstance(config, dict) or len(config) > TABLES_MAX:
+        return None
+    if not all(isinstance(rows, dict) for rows in config.values()):
+        return None
+    interfaces: Tree = {port: {"ip": {"vrf": "default"}} for port in config.get("PORT", {})}
+    for key, row in config.get("INTERFACE", {}).items():
+        port, _, address = key.partition("|")
+        if port not in interfaces or not isinstance(row, dict):
+            continue
+        ip = interfaces[port]["ip"]
+        if address:
+            ip.setdefault("address", {})[address] = {}
+        elif row.get("vrf_name"):
+            ip["vrf"] = own_vrf(str(row["vrf_name"]))
+    vrfs: Tree = {"default": {}, **{own_vrf(name): {} for name in config.get("VRF", {})}}
+    return {"vrf": vrfs, "interface": interfaces}
+
+
+def read_operational(links: Any, tree: Tree) -> Tree | None:
+    """`tree` with each port's VRF as the kernel has it; a port without a link is left out."""
+    if not isinstance(links, list) or len(links) > LINKS_MAX:
+        return None
+    found: Tree = {}
+    vrfs: Tree = {"default": {}}
+    for link in links:
+        if not isinstance(link, dict) or not isinstance(link.get("ifname"), str):
+            return None
+        name, info = link["ifname"], link.get("linkinfo")
+        if isinstance(info, dict) and info.get("info_kind") == "vrf":
+            vrfs[own_vrf(name)] = {}
+        if name in tree["interface"]:
+            up = link.get("operstate") == "UP"
+            master = own_vrf(str(link.get("master") or "default"))
+            state: Tree = {"up" if up else "down": {}}
+            found[name] = {"ip": {"vrf": master}, "link": {"state": state}}
+    return {"vrf": vrfs, "interface": found}
+
+
+def read_routes(answer: Any) -> Tree | None:
+    """Routes by prefix, with nothing of them but that they are there."""
+    if not isinstance(answer, list):
+        return None
+    found: Tree = {}
+    for route in answer:
+        if not isinstance(route, dict) or not isinstance(route.get("dst"), str):
+            return None
+        found["0.0.0.0/0" if route["dst"] == "default" else route["dst"]] = {}
+    return found
+
+
+def read_images(text: str) -> Tree | None:
+    """`sonic-installer list` as the two partitions of an NVUE switch."""
+    named = {kind.lower(): name for kind, name in _IMAGE_LINE.findall(text)}
+    held = [w for w in text.partition("Available:")[2].split() if w]
+    if named.get("current") not in held or named.get("next") not in held:
+        return None
+    current, following = named["current"], named["next"]
+    other = next((h for h in held if h != current), None)
+    shown: Tree = {"current": "1", "next": "1" if following == current else "2"}
+    shown["partition1"] = {"build-id": current}
+    if other is not None:
+        shown["partition2"] = {"build-id": following if following != current else other}
+    return shown
+
+
+def patch(config: Mapping[str, Tree], change: Any) -> list[Tree] | str:
+    """The steps that move ports and make VRFs as an NVUE change asks, or why there are none."""
+    if not isinstance(change, dict) or set(change) - {"vrf", "interface"}:
+        return "only VRFs and the VRFs of ports can be changed here"
+    ports, rows = config.get("PORT", {}), config.get("INTERFACE", {})
+    wanted = {sonic_vrf(v) for v in change.get("vrf", {})} - set(OWN)
+    steps = _missing(config, "VRF", {name: {} for name in sorted(wanted)})
+    entries: Tree = {}
+    for port, entry in change.get("interface", {}).items():
+        ip = entry.get("ip") if isinstance(entry, dict) else None
+        if port not in ports or not isinstance(ip, dict) or set(ip) - {"vrf", "address"}:
+            return f"interface {port[:20]} does not exist, or more than its VRF is asked for"
+        vrf = sonic_vrf(str(ip.get("vrf", "default")))
+        if not _NAME.fullmatch(vrf):
+            return f"{vrf[:40]!r} is no name of a VRF"
+        entries[port] = {} if vrf == "default" else {"vrf_name": vrf}
+        kept = [k for k in rows if k.startswith(f"{port}|")]
+        entries |= {k: {} for k in (*kept, *(f"{port}|{a}" for a in ip.get("address", {})))}
+    return steps + _missing(config, "INTERFACE", entries)
+
+
+def _missing(config: Mapping[str, Tree], table: str, rows: Tree) -> list[Tree]:
+    have = config.get(table)
+    if not rows:
+        return []
+    if not have:
+        return [{"op": "add", "path": f"/{table}", "value": rows}]
+    return [
+        {"op": "add", "path": f"/{table}/{_pointer(key)}", "value": row}
+        for key, row in rows.items()
+        if have.get(key) != row
+    ]
+
+
+def _pointer(key: str) -> str:
+    return key.replace("~", "~0").replace("/", "~1")

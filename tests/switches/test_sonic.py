@@ -1,0 +1,178 @@
+"""SONiC behind the port that Cumulus is behind: the same code moves ports on both."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shlex
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from provisioner.execution.leaf import Leaf
+from provisioner.model.outcome import Blocker, Reason
+from provisioner.ports import ShellCommand, ShellOutput, SwitchAddress
+from provisioner.settings import Settings
+from provisioner.sonic import SonicTransport
+from provisioner.switches import sonic
+from provisioner.switches.cumulus import Move
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=12), inner),
+    max_leaves=12,
+)
+
+
+class Shell:
+    """A SONiC switch with CONFIG_DB, startup file and kernel apart; `stuck`: its kernel lags."""
+
+    def __init__(self) -> None:
+        rows = {"Ethernet0": {}, "Ethernet0|10.0.0.1/31": {}, "Ethernet4": {}}
+        self.config: dict[str, Any] = {
+            "PORT": {"Ethernet0": {"lanes": "0"}, "Ethernet4": {"lanes": "4"}},
+            "VRF": {"VrfMAINT": {}},
+            "INTERFACE": rows,
+        }
+        self.startup = json.loads(json.dumps(self.config))
+        self.stuck, self.refuses = False, ""
+        self.kernel = "default"
+        self.lines: list[str] = []
+
+    async def run(
+        self, host: str, address: str, commands: Sequence[ShellCommand]
+    ) -> Sequence[ShellOutput]:
+        return [self.one(c.line) for c in commands]
+
+    def one(self, line: str) -> ShellOutput:
+        self.lines.append(line)
+        if line == sonic.CONFIGURATION:
+            return ShellOutput(0, json.dumps(self.config), "")
+        if line == sonic.STARTUP:
+            return ShellOutput(0, json.dumps(self.startup), "")
+        if line == sonic.LINKS:
+            return ShellOutput(0, json.dumps(self.links()), "")
+        if line == sonic.SAVE:
+            self.startup = json.loads(json.dumps(self.config))
+            return ShellOutput(0, "", "")
+        if "config apply-patch" in line:
+            if self.refuses:
+                return ShellOutput(2, "", self.refuses)
+            for step in json.loads(shlex.split(line)[4]):
+                place: Any = self.config
+                *path, last = [k.replace("~1", "/") for k in step["path"].split("/")[1:]]
+                for key in path:
+                    place = place[key]
+                place[last] = step["value"]
+            return ShellOutput(0, "Patch applied successfully.", "")
+        return ShellOutput(127, "", "not found")
+
+    def links(self) -> list[Any]:
+        row = self.config["INTERFACE"]["Ethernet0"].get("vrf_name", "default")
+        self.kernel = self.kernel if self.stuck else row
+        master = {} if self.kernel == "default" else {"master": self.kernel}
+        vrfs = [{"ifname": v, "linkinfo": {"info_kind": "vrf"}} for v in self.config["VRF"]]
+        ports = [{"ifname": "Ethernet0", "operstate": "UP", **master}, {"ifname": "Ethernet4"}]
+        return [*vrfs, *ports]
+
+    async def forget(self, host: str, known: str = "") -> None:
+        pass
+
+    async def close(self) -> None:
+        pass
+
+
+class Clock:
+    """Time passes by sleeping only."""
+
+    time = 0.0
+
+    def now(self) -> float:
+        return self.time
+
+    async def sleep(self, seconds: float) -> None:
+        self.time += seconds
+        await asyncio.sleep(0)
+
+
+def on_leaf(shell: Shell, story: Callable[[Leaf], Awaitable[Any]]) -> Any:
+    async def live() -> Any:
+        async def lookup() -> SwitchAddress:
+            return SwitchAddress(url="ssh://10.0.0.9")
+
+        leaf = Leaf("leaf", lookup, SonicTransport(shell), Clock(), Settings())
+        return await story(leaf)
+
+    return asyncio.run(live())
+
+
+MOVE = [Move("Ethernet0", "RED", "10.0.0.1/31")]
+
+
+def test_a_port_is_moved_on_sonic_by_the_code_that_moves_it_on_cumulus() -> None:
+    shell = Shell()
+
+    outcome = on_leaf(shell, lambda leaf: leaf.move(MOVE))
+    again = on_leaf(shell, lambda leaf: leaf.move(MOVE))
+
+    assert outcome.blockers == ()
+    assert shell.config["INTERFACE"]["Ethernet0"] == {"vrf_name": "VrfRED"}
+    assert "VrfRED" in shell.config["VRF"]
+    assert shell.startup == shell.config
+    assert (again.blockers, again.revision) == ((), "")
+    assert sum("apply-patch" in line for line in shell.lines) == 1
+
+
+def test_what_the_kernel_does_not_do_is_not_believed() -> None:
+    shell = Shell()
+    shell.stuck = True
+
+    outcome = on_leaf(shell, lambda leaf: leaf.move(MOVE))
+
+    assert [b.reason for b in outcome.blockers] == [Reason.ISOLATION]
+
+
+def test_sonics_refusal_is_told_in_its_own_words() -> None:
+    shell = Shell()
+    shell.refuses = "Failed to apply patch: leafref"
+
+    outcome = on_leaf(shell, lambda leaf: leaf.move(MOVE))
+
+    assert [b.reason for b in outcome.blockers] == [Reason.SWITCH_REFUSED]
+    assert "leafref" in outcome.blockers[0].detail
+
+
+def test_a_port_that_the_switch_does_not_have_cannot_be_moved() -> None:
+    outcome = on_leaf(Shell(), lambda leaf: leaf.move([Move("Ethernet99", "RED")]))
+
+    assert isinstance(outcome.blockers[0], Blocker)
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"), [("RED", "VrfRED"), ("default", "default"), ("mgmt", "mgmt")]
+)
+def test_names_of_vrfs_go_both_ways(ours: str, theirs: str) -> None:
+    assert (sonic.sonic_vrf(ours), sonic.own_vrf(theirs)) == (theirs, ours)
+
+
+def test_images_read_as_two_partitions() -> None:
+    text = "Current: SONiC-OS-1\nNext: SONiC-OS-2\nAvailable: \nSONiC-OS-1\nSONiC-OS-2\n"
+
+    assert sonic.read_images(text) == {
+        "current": "1",
+        "next": "2",
+        "partition1": {"build-id": "SONiC-OS-1"},
+        "partition2": {"build-id": "SONiC-OS-2"},
+    }
+    assert sonic.read_images("Current: a\nNext: a\n") is None
+
+
+@given(answer=JSON)
+def test_no_answer_raises(answer: Any) -> None:
+    tree = sonic.read_tree(answer)
+    sonic.read_operational(answer, tree or {"interface": {}})
+    sonic.read_routes(answer)
+    sonic.read_images(str(answer))

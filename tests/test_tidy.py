@@ -62,6 +62,13 @@ def test_no_module_is_longer_than_a_reader_can_hold():
     assert long == {}
 
 
+def test_no_two_modules_of_the_tests_have_one_name():
+    """Tests are no packages: Python would take the first for the second."""
+    names = [p.name for p in files("tests", suffixes={".py"}) if p.name != "conftest.py"]
+
+    assert sorted({n for n in names if names.count(n) > 1} - {"__init__.py"}) == []
+
+
 def test_no_function_is_longer_than_a_screen():
     long = {
         f"{named(path)}:{node.name}": node.end_lineno - node.lineno + 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import lab
+import role_lab
 import pytest
 from hosts import Host, hosts, why_not
 
@@ -24,8 +24,8 @@ def furnished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Host]]:
     if reason := why_not():
         pytest.skip(reason)
     folder = tmp_path_factory.mktemp("lab")
-    lab.make_mirror(folder / "mirror")
+    role_lab.make_mirror(folder / "mirror")
     with hosts(3, folder, disk_mib=64) as made:
         for host in made:
-            lab.furnish(host, folder / "mirror")
+            role_lab.furnish(host, folder / "mirror")
         yield made

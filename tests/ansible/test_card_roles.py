@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 from hosts import Host
-from lab import DPU, NIC_A, NIC_B, Ended, play, refresh, start, state_of
-from lab import ended as verdicts
+from role_lab import DPU, NIC_A, NIC_B, Ended, play, refresh, start, state_of
+from role_lab import ended as verdicts
 from profiles import CONGESTION, NV_CONFIG, ROUTING
 
 NEW, OLD = "32.44.1036", "32.43.1014"

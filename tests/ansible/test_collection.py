@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import role_readme
-from lab import ANSIBLE
+from role_lab import ANSIBLE
 
 sys.path.insert(0, str(ANSIBLE / "collections"))
 

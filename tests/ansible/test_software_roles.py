@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from hosts import Host
-from lab import Ended, play, refresh, state_of, versions_of
+from role_lab import Ended, play, refresh, state_of, versions_of
 
 NEW = "550.90.07"
 DRIVER = {"packages": {"host.driver": NEW, "host.fabric_manager": NEW}}

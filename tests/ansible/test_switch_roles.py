@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from hosts import Host
-from lab import ANSIBLE, STANDINS, play
+from role_lab import ANSIBLE, STANDINS, play
 from nvue_door import CA, NEW, OLD, Door, opened
 
 sys.path.insert(0, str(ANSIBLE / "collections"))

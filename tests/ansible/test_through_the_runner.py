@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from hosts import Host
-from lab import ANSIBLE, NIC_A, refresh, state_of
+from role_lab import ANSIBLE, NIC_A, refresh, state_of
 from profiles import NV_CONFIG
 
 from provisioner.playbooks import AnsibleRunner

@@ -116,6 +116,20 @@ def test_a_switch_that_others_cannot_go_around_is_not_rebooted_and_comes_back_in
     assert (rig.site.switches[SPINE].boots, shut(rig)) == (0, "off")
 
 
+def test_a_switch_that_refuses_to_boot_the_image_comes_back_into_service() -> None:
+    said: list[Any] = []
+
+    async def story(rig: Rig) -> None:
+        rig.site.switches[SPINE].partitions[2] = None
+        said.extend(await upgraded(rig))
+
+    rig = lived(story)
+
+    assert said[0].reason is Reason.UPDATE_FAILED
+    assert kinds(rig) == ["config_applied", "config_applied"]
+    assert (rig.site.switches[SPINE].boots, shut(rig)) == (0, "off")
+
+
 def test_without_the_drain_the_simulator_would_have_seen_the_loss() -> None:
     async def story(rig: Rig) -> None:
         site = rig.site

@@ -65,8 +65,12 @@ async def deploy(
     async def arrived() -> Blocker | None:
         return await runs(site, node, step.to_version, image)
 
-    if stay.leaving(await hold.entries()):  # a predecessor came as far as this
+    rows = await hold.entries()
+    if stay.leaving(rows):  # a predecessor came as far as this
         return await stay.leave(arrived, _step(step))
+    if stay.left(rows) and await arrived() is None:  # or to the end, and could not note it
+        await stay.mark(Boots.SYSTEM)
+        return None
     agent = await stay.enter()
     if isinstance(agent, Blocker):
         return agent

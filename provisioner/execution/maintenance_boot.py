@@ -99,6 +99,14 @@ class Stay:
         left, boot = pending(rows, LEAVE), last(rows, BOOT)
         return left is not None and (boot is None or left.intended_at > boot.intended_at)
 
+    def left(self, rows: Sequence[LedgerEntry]) -> bool:
+        """Whether a predecessor saw the boot from disk to its end, but did not mark the node."""
+        gone, boot = last(rows, LEAVE), last(rows, BOOT)
+        if gone is None or gone.status is not ActionStatus.CONFIRMED:
+            return False
+        newest = boot is None or gone.intended_at > boot.intended_at
+        return newest and self.node.boots is not Boots.SYSTEM
+
     # --- booting
 
     async def _current(self, rows: Sequence[LedgerEntry], action: str) -> LedgerEntry | None:

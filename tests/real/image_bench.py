@@ -25,7 +25,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent / "agent_lab"))
 
 from image_driver import MAC, NODE
-from lab import DISK_BYTES, Link, RealAgent, ip, lay, link, real_agent
+from lab import Link, ip, lay, link, real_agent
 
 from provisioner.agent.tls import open_authority
 from provisioner.model.node import BmcRef, Node, NodeKind, Placement
@@ -40,7 +40,8 @@ from provisioner.store.sql_store import open_store
 from provisioner.store.vault import Vault
 
 LOOK_S = 0.03
-IMAGE_BYTES = 3 << 20
+# larger than what lies in the buffers of a connection: a killed daemon cuts its download off
+IMAGE_BYTES, DISK_BYTES = 8 << 20, 12 << 20
 DISKS, RIGHT = 3, 1  # one that would be guessed, the right one, one of somebody else
 SIM_NODE = "su0-n00"
 
@@ -208,6 +209,17 @@ def ledger(folder: Path) -> list[LedgerEntry]:
             await store.close()
 
     return asyncio.run(read())
+
+
+async def stored(folder: Path) -> Node:
+    """The node as it is stored."""
+    store = open_store(folder / "store.db")
+    try:
+        node = await store.node(NODE)
+        assert node is not None
+        return node
+    finally:
+        await store.close()
 
 
 def free_port() -> int:

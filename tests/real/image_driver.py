@@ -10,8 +10,10 @@ takes long, importing, is done once. A driver exits with 0 when the system of th
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import json
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Sequence
@@ -20,31 +22,35 @@ from typing import Any
 
 from provisioner.agent import client
 from provisioner.agents_opening import AgentDoor, serve_agents
-from provisioner.components.host_os import DEPLOY, HOST_OS, NOTHING
+from provisioner.components.host_os import DEPLOY, HOST_OS, NOTHING, STAMP
 from provisioner.execution.artifacts import Artifacts
 from provisioner.execution.deployment import deploy
 from provisioner.execution.hold import Hold
 from provisioner.execution.host_keys import HostLogin
+from provisioner.execution.inband import run_commands
 from provisioner.execution.os_images import OsImages
 from provisioner.execution.reach import Reach
 from provisioner.execution.work import Site
 from provisioner.model.inventory import Activation, Device, DeviceKind, Inventory
 from provisioner.model.matrix import Pin
+from provisioner.model.node import Boots
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.plan import Disruption, Step, StepKind
+from provisioner.planning.deployment import stamp
 from provisioner.ports import ShellCommand, ShellOutput, Unreachable
 from provisioner.redfish.transport import RedfishTransport
 from provisioner.settings import Settings
 from provisioner.store.master_key import MasterKey
-from provisioner.store.sql_store import open_store
+from provisioner.store.sql_store import SqlStore, open_store
 from provisioner.store.vault import Vault
 from provisioner.wall_clock import WallClock
 
 NODE, MAC, DISK = "n1", "52:54:00:aa:00:01", "SCRATCH1"
 SETTINGS = Settings(
+    production=False,
     poll_s=0.2,
     send_window_s=0.3,
-    power_limit_s=20.0,
+    power_limit_s=2.0,
     memory_off_s=0.0,
     boot_limit_s=30.0,
     maintenance_boot_limit_s=60.0,
@@ -54,6 +60,8 @@ SETTINGS = Settings(
 )
 PASSING = frozenset({Reason.BUSY, Reason.UNREACHABLE})  # the reconciler would come again
 TURNS_MAX = 3
+PR_SET_PDEATHSIG = 1  # prctl(2): no driver outlives a test that was ended
+REFUSED = 3  # exit code: "problem" in the folder says why
 
 
 class WrittenSystem:
@@ -105,11 +113,12 @@ async def drive(asked: dict[str, Any]) -> Blocker | None:
     images = OsImages(artifacts, folder / "raw")
     transport = RedfishTransport()
     door = AgentDoor(asked["gateway"], asked["port"])
+    settings = SETTINGS.model_copy(update=asked.get("settings", {}))
     try:
-        async with serve_agents(door, folder, store, vault, clock, SETTINGS, images) as served:
+        async with serve_agents(door, folder, store, vault, clock, settings, images) as served:
             site = Site(
                 clock=clock,
-                settings=SETTINGS.model_copy(update={"production": False}),
+                settings=settings,
                 reach=Reach(transport, None, vault),  # type: ignore[arg-type] # no switch is asked
                 runner=None,  # type: ignore[arg-type] # no play is run
                 shell=WrittenSystem(folder / "system"),
@@ -122,18 +131,30 @@ async def drive(asked: dict[str, Any]) -> Blocker | None:
             await store.open_operation(NODE, "test", clock.now())
             mine = next(o for o in await store.active_operations() if o.node == NODE)
             hold = Hold(store, clock, await store.take(mine.id))
-            card = Device(kind=DeviceKind.NIC, slot="NIC_0", mac=MAC)
-            inventory = Inventory(node=NODE, vendor="supermicro", devices=(card,))
-            for _ in range(TURNS_MAX):
-                node = await store.node(NODE)
-                assert node is not None
-                problem = await deploy(site, hold, node, step(asked), inventory)
-                if problem is None or problem.reason not in PASSING:
-                    break
-            return problem
+            return await turns(site, hold, store, asked)
     finally:
         await transport.close()
         await store.close()
+
+
+async def turns(site: Site, hold: Hold, store: SqlStore, asked: dict[str, Any]) -> Blocker | None:
+    """What the reconciler does with such a step: look whether it is done, do it, come again."""
+    card = Device(kind=DeviceKind.NIC, slot="NIC_0", mac=asked.get("mac", MAC))
+    inventory = Inventory(node=NODE, vendor="supermicro", devices=(card,))
+    problem = None
+    for _ in range(asked.get("turns", TURNS_MAX)):
+        node = await store.node(NODE)
+        assert node is not None
+        if node.boots is Boots.SYSTEM:
+            seen = await run_commands(site, node, [("stamp", f"cat {STAMP}", 20.0)])
+            wanted = stamp(asked["version"], asked["sha256"])
+            if not isinstance(seen, Blocker) and seen["stamp"].text == wanted:
+                return None
+        node = node.model_copy(update={"os_disk": asked.get("os_disk", DISK)})
+        problem = await deploy(site, hold, node, step(asked), inventory)
+        if problem is None or problem.reason not in PASSING:
+            break
+    return problem
 
 
 def main() -> None:
@@ -146,10 +167,12 @@ def main() -> None:
         pid = os.fork()
         if pid == 0:
             code = 1
+            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
             try:
                 problem = asyncio.run(drive(asked))
-                assert problem is None, problem
-                code = 0
+                code = 0 if problem is None else REFUSED
+                if problem is not None:
+                    (Path(asked["folder"]) / "problem").write_text(problem.model_dump_json())
             except BaseException:
                 with (Path(asked["folder"]) / "driver-errors").open("a") as file:
                     traceback.print_exc(file=file)

@@ -32,7 +32,7 @@ KILLS = int(os.environ.get("KILLS", "50"))
 SEED = int(os.environ.get("SEED", "7"))
 LIMIT_S = 400.0
 CHUNK_S = 0.06  # of twelve chunks: a write takes about a second
-LIFE_S = 2.6  # from the first look at the disks to power off, on an idle machine
+LIFE_S = 2.2  # from the first look at the disks to power off, on an idle machine
 
 
 @dataclass
@@ -44,28 +44,54 @@ class Drivers:
     asked: dict[str, Any]
     killed = 0
 
-    def run(self, image: dict[str, str], kill_after_s: float | None) -> bool:
+    def begin(self, asked: dict[str, Any]) -> int:
+        """Start a driver; its process id."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(json.dumps({**self.asked, **asked}) + "\n")
+        self.process.stdin.flush()
+        return int(self.process.stdout.readline())
+
+    def ended(self) -> int:
+        """Wait for its end: exit code, or the signal that ended it."""
+        assert self.process.stdout is not None
+        return int(self.process.stdout.readline())
+
+    def run(self, image: dict[str, str], kill_after_s: float) -> bool:
         """One driver's life; whether it came to its end before it was killed.
 
         It is killed some time after it, or one before it, began to look at the disks.
         """
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        self.process.stdin.write(json.dumps({**self.asked, **image}) + "\n")
-        self.process.stdin.flush()
-        pid = int(self.process.stdout.readline())
-        if kill_after_s is not None:
-            looks = len(self.machine.acts("disks"))
-            if self.machine.runs != "agent":
-                wait(lambda: len(self.machine.acts("disks")) > looks or not alive(pid))
-            time.sleep(kill_after_s)
-            writing = self.machine.runs == "agent"
-            os.kill(pid, signal.SIGKILL)  # a zombie until its status is read: never another's
-        status = int(self.process.stdout.readline())
-        assert status in (0, signal.SIGKILL), (self.machine.folder / "driver-errors").read_text()
+        looks, pid = len(self.machine.acts("disks")), self.begin(image)
+        if self.machine.runs != "agent":
+            wait(lambda: len(self.machine.acts("disks")) > looks or not alive(pid))
+        time.sleep(kill_after_s)
+        writing = self.machine.runs == "agent"
+        os.kill(pid, signal.SIGKILL)  # a zombie until its status is read: never another's
+        status = self.ended()
+        assert status in (0, signal.SIGKILL), self.errors()
         if status:
             self.killed += writing
         return status == 0
+
+    def errors(self) -> str:
+        """What drivers said at their end, other than that they were done."""
+        files = [self.machine.folder / name for name in ("driver-errors", "problem")]
+        return "\n".join(file.read_text() for file in files if file.exists())
+
+
+@contextlib.contextmanager
+def drivers_of(built: Machine, asked: dict[str, Any]) -> Iterator[Drivers]:
+    """The process that forks drivers of this machine, until the block ends."""
+    process = subprocess.Popen(
+        [sys.executable, Path(__file__).with_name("image_driver.py")],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        yield Drivers(process, built, asked)
+    finally:
+        process.kill()
+        process.communicate()
 
 
 def wait(true: Callable[[], bool]) -> None:
@@ -92,16 +118,8 @@ def image(folder: Path, number: int) -> dict[str, str]:
 
 @pytest.fixture
 def drivers(tmp_path: Path) -> Iterator[Drivers]:
-    with machine(tmp_path, CHUNK_S) as (built, asked):
-        process = subprocess.Popen(
-            [sys.executable, Path(__file__).with_name("image_driver.py")],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
-        try:
-            yield Drivers(process, built, asked)
-        finally:
-            process.kill()
-            process.communicate()
+    with machine(tmp_path, CHUNK_S) as (built, asked), drivers_of(built, asked) as made:
+        yield made
 
 
 @pytest.mark.slow
@@ -118,13 +136,14 @@ def test_killed_at_random_moments_of_image_writes_every_write_ends_right(
             kills.append(0)
         else:
             kills[-1] += 1
-    finished = drivers.run(images[-1], None)
+    drivers.begin(images[-1])
+    finished = drivers.ended() == 0
     after, rows = [built.disk(number) for number in range(DISKS)], ledger(tmp_path)
     writes, log = built.acts("write", "written", "broken"), (built.state / "log").read_text()
 
-    assert finished
+    assert finished, drivers.errors()
     assert built.failed == ""
-    assert not (tmp_path / "driver-errors").exists()
+    assert drivers.errors() == ""
     assert hashlib.sha256(after[RIGHT][:IMAGE_BYTES]).hexdigest() == images[-1]["sha256"]
     before[RIGHT] = after[RIGHT][:IMAGE_BYTES] + before[RIGHT][IMAGE_BYTES:]
     assert after == before

@@ -12,6 +12,8 @@ until [ -e "$state/linked" ]; do sleep 0.02; done
 ip link set lo up
 ip address add "$address" peer "$gateway" dev eth0
 ip link set eth0 up
+# less than an image: what a killed daemon served is cut off, and does not wait in our own buffers
+echo 4096 65536 131072 >/proc/sys/net/ipv4/tcp_rmem
 
 stash=$(mktemp -d)
 mount -t tmpfs -o mode=755 stash "$stash"

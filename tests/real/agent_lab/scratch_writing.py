@@ -8,7 +8,6 @@ which it would need `sgdisk` and a block device, is a file beside the disk.
 
 from __future__ import annotations
 
-import builtins
 import hashlib
 import json
 import threading
@@ -21,7 +20,7 @@ from ironic_python_agent import device_hints, errors, hardware, partition_utils
 from ironic_python_agent.extensions import standby
 
 STATE = Path("/run/state")
-CHUNK_BYTES = 256 << 10
+CHUNK_BYTES = 512 << 10
 LISTS = STATE / "lists.json"  # [[serial, ...], ...]: what each look shows; the last one stays
 at_work = threading.Lock()
 
@@ -31,7 +30,7 @@ def prepare(chunk_s: float) -> None:
 
     def as_disk(path: str, mode: str) -> Any:
         # a disk is not cut short by opening it for writing
-        return builtins.open(path, "rb+" if "w" in mode else mode)
+        return Path(path).open("rb+" if "w" in mode else mode)
 
     own = standby.ImageDownload.__iter__
 
@@ -93,7 +92,7 @@ class WritingHardware(hardware.HardwareManager):
         offset: int = 0,
         bytes: int = 0,  # noqa: A002
     ) -> dict[str, Any]:
-        with builtins.open(self.named(serial).name, "rb") as file:
+        with Path(self.named(serial).name).open("rb") as file:
             file.seek(offset)
             digest = hashlib.sha256(file.read(bytes)).hexdigest()
         note("read", sha256=digest)

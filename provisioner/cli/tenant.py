@@ -225,6 +225,8 @@ def _show(answer: Answer, dry_run: bool) -> None:
     if answer.tenant is not None:
         t = answer.tenant
         out.print(Text(f"{t.name}: VRF {t.vrf}, VNI {t.l3vni}, {t.phase}, {t.nodes_wanted} nodes"))
+    elif not answer.blockers and not dry_run:
+        out.print("it is gone" if answer.steps else "nothing to do")
     elif not answer.blockers and not answer.steps:
         out.print("nothing to do")
     if answer.blockers:

@@ -6,7 +6,8 @@ STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
 .PHONY: help setup test lint format demo soak fuzz fuzz-lock bench lock clean \
-	image image-check image-test vm-test image-lock bench-ansible bench-isolation
+	image image-check image-test vm-test image-lock bench-ansible bench-isolation \
+	soak-ports bench-release
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */  make \1\t/' | expand -t 22
@@ -37,6 +38,10 @@ demo: setup ## the whole journey on a simulated site, a minute or two; ARGS=--js
 soak: setup ## simulation over many seeds, planner on new examples; ARGS as for pytest (SEEDS=1000 make soak)
 	SEEDS="$${SEEDS:-200}" $(VENV)/bin/pytest -n 2 --hypothesis-profile=soak \
 		tests/simulation tests/planning/test_planner_properties.py $(ARGS)
+	$(VENV)/bin/python tests/simulation/soak_ports.py --model
+
+soak-ports: setup ## ten million steps of releases under faults, may be interrupted; ARGS="--model", "20000"
+	$(VENV)/bin/python tests/simulation/soak_ports.py $(ARGS)
 
 fuzz: setup ## fuzz every judge and parser for ten minutes (SECONDS=60 make fuzz)
 	@test -d $(VENV)/fuzz/atheris || $(VENV)/bin/python -m pip install --quiet --require-hashes \
@@ -67,6 +72,9 @@ vm-test: setup ## boot the built test image on a virtual machine, erase, write, 
 
 bench-isolation: setup ## find planted culprits on 64 to 2,048 nodes; last line JSON; ARGS=0.2 for fewer
 	@$(VENV)/bin/python tests/bench/bench_isolation.py $(ARGS)
+
+bench-release: setup ## release 512 nodes on simulated leaves: revisions, time; last line JSON
+	@$(VENV)/bin/python tests/bench/bench_release.py $(ARGS)
 
 bench-ansible: setup ## what a playbook costs in batches and host by host (needs root); ARGS="--hosts 20"
 	$(VENV)/bin/python tests/bench/bench_ansible.py $(ARGS)

@@ -34,7 +34,6 @@ from provisioner.planning.lifecycle import (
     Rest,
     Validate,
     View,
-    after_failure,
     decide,
 )
 from provisioner.planning.port_isolation import leaks, misplaced, placement_of
@@ -67,9 +66,7 @@ class Actor:
     revoked: bool = False
     target: str = ""  # VRF of the move under way; "": no move
     leaf: int = 0  # how far the move is
-    back: bool = False  # this move takes a release back
     active: bool = False
-    failures: int = 0
 
 
 class Model:
@@ -86,17 +83,11 @@ class Model:
         self.entered = 0
 
     def _actor(self, number: int) -> Actor:
-        ports = tuple(
-            Port(
-                switch=leaf,
-                interface=f"swp{number}",
-                rail=at,
-                nic_slot="",
-                address=f"172.{32 * at}.0.{2 * number + 1}/31",
-            )
-            for at, leaf in enumerate(LEAVES)
-        )
-        node = Node(id=f"node-{number}", kind=NodeKind.HOST, ports=ports)
+        name, last, ports = f"swp{number}", 2 * number + 1, []
+        for at, leaf in enumerate(LEAVES):
+            given = {"switch": leaf, "interface": name, "rail": at, "nic_slot": ""}
+            ports.append(Port(**given, address=f"172.{32 * at}.0.{last}/31"))
+        node = Node(id=f"node-{number}", kind=NodeKind.HOST, ports=tuple(ports))
         placed = {"placement": Placement.MAINTENANCE, "vrf": MAINTENANCE}
         return Actor(node.moved(State.CONVERGING, 0.0, **placed), active=True)
 
@@ -130,13 +121,13 @@ class Model:
         turn = decide(node, view, 1.0)
         match turn:
             case Fence():
-                actor.target, actor.leaf, actor.back = MAINTENANCE, 0, False
+                actor.target, actor.leaf = MAINTENANCE, 0
             case Release():
                 changes = {"placement": Placement.MIXED, "vrf": "", "served": node.tenant}
                 if actor.revoked:
                     raise Violated(f"{node.id}: a release was begun without a certificate")
                 actor.row = node.model_copy(update=changes)
-                actor.target, actor.leaf, actor.back = turn.vrf, 0, False
+                actor.target, actor.leaf = turn.vrf, 0
             case Enter():
                 assert may_enter(node, turn.state, node.placement)
                 if turn.state is State.CONVERGING:
@@ -156,15 +147,10 @@ class Model:
         if self.rng.random() < LOST:
             return None
         placement, vrf = placement_of(node.ports, self._read(actor))
-        blockers = (_blocker(),) if actor.revoked else ()
-        return View(
-            plan=self.plan,
-            placement=placement,
-            vrf=vrf,
-            certificate=actor.certificate,
-            certificate_blockers=blockers,
-            tenant_vrf=TENANTS.get(node.tenant, ""),
-        )
+        told = {"certificate": actor.certificate, "tenant_vrf": TENANTS.get(node.tenant, "")}
+        withdrawn = (_withdrawn(),) if actor.revoked else ()
+        told |= {"placement": placement, "vrf": vrf, "certificate_blockers": withdrawn}
+        return View(plan=self.plan, **told)
 
     def _read(self, actor: Actor) -> tuple[PortPlacement, ...]:
         return tuple(
@@ -212,15 +198,12 @@ class Model:
         leaking = leaks([_prefix(p) for p in node.ports], routes, target)
         customers = target != MAINTENANCE
         if found or leaking:
-            actor.leaf, actor.failures = 0, actor.failures + 1
-            if customers:
-                actor.target, actor.back = MAINTENANCE, True
-            elif actor.failures > 5 or actor.row.state is not State.DRAINING:
-                self._give_up(actor, found)
+            # towards a customer it is taken back; a fence that does not hold is decided anew
+            actor.leaf, actor.target = 0, MAINTENANCE if customers else ""
             return "not proved"
-        actor.target, actor.failures = "", 0
+        actor.target = ""
         if customers and actor.revoked:
-            actor.target, actor.leaf, actor.back = MAINTENANCE, 0, True
+            actor.target, actor.leaf = MAINTENANCE, 0
             return "overtaken"
         placement = Placement.CUSTOMER if customers else Placement.MAINTENANCE
         actor.row = node.model_copy(update={"placement": placement, "vrf": target})
@@ -231,25 +214,17 @@ class Model:
             self._no_leak(actor)
         return "proved"
 
-    def _give_up(self, actor: Actor, found: tuple[Blocker, ...]) -> None:
-        """A fence that does not hold: the turn fails, and is decided anew."""
-        actor.target = ""
-        after_failure(actor.row, found or (_blocker(),), failures=1, retry_s=1.0)
-
     # --- people, leaves, chance
 
     def _wish(self, actor: Actor) -> str:
         node = actor.row
-        match node.state:
-            case State.CERTIFIED:
-                tenant = self.rng.choice(list(TENANTS))
-                actor.row = node.model_copy(update={"tenant": tenant})
-            case State.RELEASED:
-                asked = requests.reclaim(node, self.now)
-                assert isinstance(asked, Node)
-                actor.row = asked
-            case _:
-                raise Violated(f"{node.id} rests as {node.state}")
+        if node.state is State.CERTIFIED:
+            tenant = self.rng.choice(list(TENANTS))
+            actor.row = node.model_copy(update={"tenant": tenant})
+        else:
+            asked = requests.reclaim(node, self.now)
+            assert isinstance(asked, Node), asked
+            actor.row = asked
         actor.active = True
         return "wish"
 
@@ -269,7 +244,7 @@ class Model:
         match what:
             case "crash":
                 for each in self.actors:
-                    each.target, each.leaf, each.failures = "", 0, 0
+                    each.target, each.leaf = "", 0
             case "reboot":
                 for (leaf, _), each in self.ports.items():
                     if leaf == planned.switch:
@@ -320,5 +295,5 @@ def _prefix(port: Port) -> str:
     return f"{head}.{int(last) - 1}/31"
 
 
-def _blocker() -> Blocker:
+def _withdrawn() -> Blocker:
     return Blocker(reason="certificate_invalid", subject="node", detail="withdrawn", unblock="")

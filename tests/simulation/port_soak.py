@@ -14,45 +14,18 @@ arrive, turns and polls are counted apart, and are no steps.
 from __future__ import annotations
 
 import asyncio
-import base64
-import ipaddress
-import json
-import random
-from collections import Counter
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
 
-from port_truth import MAINTENANCE, PortTruth, Row, Violated
-from virtual_time import VirtualClock
+from port_given import TENANTS
+from port_truth import MAINTENANCE, Violated
+from port_world import PortWorld
 
-from provisioner.control.performer import Performer
-from provisioner.control.reconciler import Reconciler
-from provisioner.execution.hold import Hold
-from provisioner.execution.reach import Reach
-from provisioner.execution.tenancy import Tenancy
-from provisioner.execution.work import Site as Effects
-from provisioner.model.certificate import Certificate
-from provisioner.model.health import HealthReport
-from provisioner.model.inventory import Inventory
-from provisioner.model.location import Location, Port
-from provisioner.model.node import Node, NodeKind, Placement, State
+from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.operation import OperationStatus
-from provisioner.model.outcome import Blocker
-from provisioner.model.plan import Plan
 from provisioner.model.tenant import Tenant
-from provisioner.planning import certification, requests
-from provisioner.planning.lifecycle import View
-from provisioner.planning.port_isolation import placement_of
-from provisioner.ports import Call, Reply, Secret, SwitchAddress, Unreachable
-from provisioner.settings import Settings
-from provisioner.sim.clock import Schedule
-from provisioner.sim.nvue import NvueService
-from provisioner.sim.switch import Switch, SwitchDurations
-from provisioner.store import open_store
+from provisioner.planning import requests
 
-TENANTS = {"red": "RED", "blue": "BLUE"}
-LEAVES = 2
 RESTS_WITHIN_S = 6 * 3600.0  # of virtual time, once nothing fails any more
 ACTS = {  # what chance does, and how often against the others
     "release": 30,
@@ -69,228 +42,8 @@ ACTS = {  # what chance does, and how often against the others
 }
 
 
-class WatchedSwitch(Switch):
-    """Tells the truth's keeper of every port that changes its VRF."""
-
-    truth: PortTruth | None = None
-
-    def note(self, now: float, kind: str, subject: str, detail: str = "") -> None:
-        if kind == "vrf" and self.truth is not None:
-            self.truth.port_moved(*subject.split("/", 1))
-
-
-class Wire:
-    """`SwitchTransport` onto the simulated switches; what has left the daemon arrives."""
-
-    def __init__(self, soak: Soak) -> None:
-        self.soak = soak
-        self.lost = 0.02
-        self.requests = 0
-
-    async def request(self, switch: SwitchAddress, call: Call) -> Reply:
-        task = asyncio.ensure_future(self._request(switch, call))
-        task.add_done_callback(lambda t: t.cancelled() or t.exception())
-        return await asyncio.shield(task)
-
-    async def _request(self, switch: SwitchAddress, call: Call) -> Reply:
-        soak, rng = self.soak, self.soak.rng
-        self.requests += 1
-        name = urlsplit(switch.url).hostname or ""
-        await asyncio.sleep(rng.uniform(0.01, 0.2))
-        roll = rng.random()
-        if roll < self.lost / 2:
-            soak.count("lost request")
-            raise Unreachable("connection refused", maybe_executed=False)
-        assert switch.secret is not None
-        parts = urlsplit(call.path)
-        pair = base64.b64encode(f"{switch.username}:{switch.secret.reveal()}".encode()).decode()
-        soak.advance()
-        told = soak.nvue[name].handle(
-            call.method,
-            parts.path,
-            dict(parse_qsl(parts.query)),
-            {"authorization": f"Basic {pair}"},
-            b"" if call.body is None else json.dumps(call.body).encode(),
-        )
-        if told.status == 0:
-            raise Unreachable("connection reset", maybe_executed=False)
-        await asyncio.sleep(rng.uniform(0.01, 0.2))
-        if roll < self.lost:
-            soak.count("lost answer")
-            raise Unreachable("the answer was lost", maybe_executed=True)
-        return Reply(told.status, {}, told.body)
-
-    async def close(self) -> None:
-        return None
-
-
-class Credentials:
-    """One for all switches."""
-
-    async def current(self, name: str) -> tuple[str, Secret]:
-        return "cumulus", Secret("cumulus")
-
-
-class Hosts:
-    """What is seen and done of hosts, given: the same parts for ever, and all checks pass."""
-
-    def __init__(self, soak: Soak, tenancy: Tenancy) -> None:
-        self._soak, self._tenancy = soak, tenancy
-
-    async def observe(self, node: Node, operation: str) -> View:
-        """As the daemon's observer does: ports are read anew, and never in `released`."""
-        plan = Plan(node=node.id, release=node.release, profile=node.profile)
-        if node.state in (State.VALIDATING, State.RELEASED, State.QUARANTINED):
-            report = HealthReport(
-                node=node.id, inventory_digest="", started_at=0, ended_at=0, results=()
-            )
-            return View(plan=plan, report=report)
-        read = await self._tenancy.read(node.ports)
-        if isinstance(read, Blocker):
-            return View(unseen=(read,))
-        placement, vrf = placement_of(node.ports, read)
-        view = View(plan=plan, placement=placement, vrf=vrf)
-        if node.state is not State.CERTIFIED or placement is not Placement.MAINTENANCE:
-            return view
-        store = self._soak.store
-        certificate = await store.certificate(node.certificate)
-        assert certificate is not None
-        problems = certification.validity(
-            certificate=certificate,
-            inventory=Inventory(node=node.id, vendor="given"),
-            node=node,
-            signed=True,
-            revoked=await store.revoked(certificate.id),
-            now=self._soak.clock.now(),
-        )
-        told = {"certificate": certificate, "certificate_blockers": problems}
-        return view.model_copy(update={**told, "tenant_vrf": TENANTS.get(node.tenant, "")})
-
-    async def certify(self, hold: Hold, node: Node, view: View) -> tuple[Blocker, ...]:
-        """A new certificate for what is always there; the host counts as erased."""
-        soak = self._soak
-        soak.issued += 1
-        now = soak.clock.now()
-        certificate = Certificate(
-            id=f"certificate-{soak.issued}",
-            node=node.id,
-            release=node.release,
-            profile=node.profile,
-            serials=(),
-            versions=(),
-            boot_id="",
-            location=str(node.location),
-            ports=tuple(sorted(f"{p.switch}/{p.interface}" for p in node.ports)),
-            report_digest="",
-            matrix_digest="",
-            issued_at=now,
-            expires_at=now + 10**9,
-        )
-        soak.truth.valid.add(certificate.id)
-        changes = {"certificate": certificate.id, "served": "", "tenant": ""}
-        await hold.record(node=node.moved(State.CERTIFIED, now, **changes), certificate=certificate)
-        return ()
-
-
-class WatchedStore:
-    """The store itself; what it is given of nodes is told to the truth's keeper."""
-
-    def __init__(self, store: Any, soak: Soak) -> None:
-        self._store, self._soak = store, soak
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
-
-    async def record(self, operation: Any, **given: Any) -> Any:
-        told = await self._store.record(operation, **given)
-        self._soak.saw(told[1])
-        return told
-
-    async def save_node(self, node: Node) -> Node:
-        stored: Node = await self._store.save_node(node)
-        self._soak.saw(stored)
-        return stored
-
-    async def revoke(self, certificate: str, reason: str, now: float) -> None:
-        self._soak.truth.valid.discard(certificate)
-        await self._store.revoke(certificate, reason, now)
-
-
-class Soak:
-    """One world: a few leaves and nodes, a store, and daemons that come and go."""
-
-    def __init__(self, seed: int, nodes: int = 4, pace_s: float = 4.0) -> None:
-        self.seed, self.pace_s = seed, pace_s
-        self.rng = random.Random(f"ports {seed}")
-        self.clock = VirtualClock()
-        self.schedule = Schedule()
-        self.steps: Counter[str] = Counter()
-        self.issued = 0
-        self.switches: dict[str, Switch] = {}
-        self.cut: dict[str, float] = {}  # leaf -> when it answers again
-        self.left: list[tuple[str, str]] = []  # (leaf, revision) of somebody else
-        self.last = ""  # what chance did last, for people
-        durations = SwitchDurations(reboot_s=20.0)
-        for number in range(LEAVES):
-            switch = WatchedSwitch(
-                f"leaf-{number}",
-                self.schedule,
-                seed=f"{seed}/{number}",
-                version="5.12.1",
-                durations=durations,
-            )
-            for vrf in (MAINTENANCE, *TENANTS.values()):
-                switch.add_vrf(vrf, 65000 + number)
-            self.switches[switch.name] = switch
-        self.nvue = {n: NvueService(s, self.clock) for n, s in self.switches.items()}
-        for name, service in self.nvue.items():
-            service.reachable = lambda name=name: self.clock.now() >= self.cut.get(name, 0.0)
-        self.hosts = [self._host(number) for number in range(nodes)]
-        self.truth = PortTruth(
-            self.switches,
-            {
-                n.id: tuple(
-                    (p.switch, p.interface, str(ipaddress.ip_interface(p.address).network))
-                    for p in n.ports
-                )
-                for n in self.hosts
-            },
-            TENANTS,
-            self.clock.now,
-        )
-        for switch in self.switches.values():
-            assert isinstance(switch, WatchedSwitch)
-            switch.truth = self.truth
-        self.wire = Wire(self)
-        self.settings = Settings(
-            switch_apply_limit_s=20.0, switch_poll_s=1.0, retry_s=2.0, retry_max_s=30.0
-        )
-        self.store: Any = WatchedStore(open_store(":memory:", inline=True), self)
-        self.driving: dict[str, asyncio.Task[None]] = {}
-
-    def _host(self, number: int) -> Node:
-        ports = []
-        for rail in range(LEAVES):
-            address = f"172.{32 * rail}.0.{2 * number + 1}/31"
-            self.switches[f"leaf-{rail}"].add_port(f"swp{number + 1}", address)
-            ports.append(
-                Port(
-                    switch=f"leaf-{rail}",
-                    interface=f"swp{number + 1}",
-                    rail=rail,
-                    nic_slot=f"NIC_{rail}",
-                    address=address,
-                )
-            )
-        return Node(
-            id=f"node-{number}",
-            kind=NodeKind.HOST,
-            state=State.INTAKE,
-            profile="given",
-            release="given",
-            location=Location(index=number),
-            ports=tuple(ports),
-        )
+class Soak(PortWorld):
+    """One life of that world: daemons come and go, and everything fails now and then."""
 
     # --- a life
 
@@ -339,56 +92,7 @@ class Soak:
         assert not await self.store.active_operations()
         await self.tenancy.close()
 
-    def advance(self) -> None:
-        """Everything that is due happens."""
-        self.schedule.advance(self.clock.now())
-
-    def count(self, what: str) -> None:
-        """One step."""
-        self.steps[what] += 1
-
-    def saw(self, node: Node | None) -> None:
-        """A row was written."""
-        if node is None or node.kind is not NodeKind.HOST:
-            return
-        self.advance()
-        row = Row(
-            state=node.state.value,
-            placement=node.placement.value,
-            vrf=node.vrf,
-            tenant=node.tenant,
-            served=node.served,
-            certificate=node.certificate,
-        )
-        self.truth.row_written(node.id, row)
-
     # --- the daemon
-
-    def _start(self) -> None:
-        effects = Effects(
-            clock=self.clock,
-            settings=self.settings,
-            reach=Reach(None, self.wire, Credentials()),  # type: ignore[arg-type]
-            runner=None,
-            shell=None,
-            agents=None,
-            artifacts=None,
-        )
-        self.tenancy = Tenancy(effects, self.store)
-        hosts: Any = Hosts(self, self.tenancy)
-        nobody: Any = None  # asked for nothing in these states
-        performer = Performer(
-            self.store,
-            self.clock,
-            self.settings,
-            observer=hosts,
-            identifier=nobody,
-            executor=nobody,
-            tenancy=self.tenancy,
-            eraser=nobody,
-            certifier=hosts,
-        )
-        self.reconciler = Reconciler(self.store, self.clock, self.settings, hosts, performer)
 
     async def _operation(self, node: str) -> bool:
         operation = await self.store.open_operation(node, "journey", self.clock.now())

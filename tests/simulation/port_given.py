@@ -1,0 +1,112 @@
+"""What the soak of ports gives instead of simulating it, and where it watches what is stored."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from provisioner.execution.hold import Hold
+from provisioner.execution.tenancy import Tenancy
+from provisioner.model.certificate import Certificate
+from provisioner.model.health import HealthReport
+from provisioner.model.inventory import Inventory
+from provisioner.model.node import Node, Placement, State
+from provisioner.model.outcome import Blocker
+from provisioner.model.plan import Plan
+from provisioner.planning import certification
+from provisioner.planning.lifecycle import View
+from provisioner.planning.port_isolation import placement_of
+from provisioner.ports import Secret
+
+TENANTS = {"red": "RED", "blue": "BLUE"}
+
+
+class Credentials:
+    """One for all switches."""
+
+    async def current(self, name: str) -> tuple[str, Secret]:
+        return "cumulus", Secret("cumulus")
+
+
+class Hosts:
+    """What is seen and done of hosts, given: the same parts for ever, and all checks pass."""
+
+    def __init__(self, soak: Any, tenancy: Tenancy) -> None:
+        self._soak, self._tenancy = soak, tenancy
+
+    async def observe(self, node: Node, operation: str) -> View:
+        """As the daemon's observer does: ports are read anew, and never in `released`."""
+        plan = Plan(node=node.id, release=node.release, profile=node.profile)
+        if node.state in (State.VALIDATING, State.RELEASED, State.QUARANTINED):
+            report = HealthReport(
+                node=node.id, inventory_digest="", started_at=0, ended_at=0, results=()
+            )
+            return View(plan=plan, report=report)
+        read = await self._tenancy.read(node.ports)
+        if isinstance(read, Blocker):
+            return View(unseen=(read,))
+        placement, vrf = placement_of(node.ports, read)
+        view = View(plan=plan, placement=placement, vrf=vrf)
+        if node.state is not State.CERTIFIED or placement is not Placement.MAINTENANCE:
+            return view
+        store = self._soak.store
+        certificate = await store.certificate(node.certificate)
+        assert certificate is not None
+        problems = certification.validity(
+            certificate=certificate,
+            inventory=Inventory(node=node.id, vendor="given"),
+            node=node,
+            signed=True,
+            revoked=await store.revoked(certificate.id),
+            now=self._soak.clock.now(),
+        )
+        told = {"certificate": certificate, "certificate_blockers": problems}
+        return view.model_copy(update={**told, "tenant_vrf": TENANTS.get(node.tenant, "")})
+
+    async def certify(self, hold: Hold, node: Node, view: View) -> tuple[Blocker, ...]:
+        """A new certificate for what is always there; the host counts as erased."""
+        soak = self._soak
+        soak.issued += 1
+        now = soak.clock.now()
+        certificate = Certificate(
+            id=f"certificate-{soak.issued}",
+            node=node.id,
+            release=node.release,
+            profile=node.profile,
+            serials=(),
+            versions=(),
+            boot_id="",
+            location=str(node.location),
+            ports=tuple(sorted(f"{p.switch}/{p.interface}" for p in node.ports)),
+            report_digest="",
+            matrix_digest="",
+            issued_at=now,
+            expires_at=now + 10**9,
+        )
+        soak.truth.valid.add(certificate.id)
+        changes = {"certificate": certificate.id, "served": "", "tenant": ""}
+        await hold.record(node=node.moved(State.CERTIFIED, now, **changes), certificate=certificate)
+        return ()
+
+
+class WatchedStore:
+    """The store itself; what it is given of nodes is told to the truth's keeper."""
+
+    def __init__(self, store: Any, soak: Any) -> None:
+        self._store, self._soak = store, soak
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def record(self, operation: Any, **given: Any) -> Any:
+        told = await self._store.record(operation, **given)
+        self._soak.saw(told[1])
+        return told
+
+    async def save_node(self, node: Node) -> Node:
+        stored: Node = await self._store.save_node(node)
+        self._soak.saw(stored)
+        return stored
+
+    async def revoke(self, certificate: str, reason: str, now: float) -> None:
+        self._soak.truth.valid.discard(certificate)
+        await self._store.revoke(certificate, reason, now)

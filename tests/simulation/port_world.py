@@ -1,0 +1,213 @@
+"""The world of the soak of ports: leaves, a wire that loses, nodes, a store, and one daemon."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import ipaddress
+import json
+import random
+from collections import Counter
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+from port_given import TENANTS, Credentials, Hosts, WatchedStore
+from port_truth import MAINTENANCE, PortTruth, Row
+from virtual_time import VirtualClock
+
+from provisioner.control.performer import Performer
+from provisioner.control.reconciler import Reconciler
+from provisioner.execution.reach import Reach
+from provisioner.execution.tenancy import Tenancy
+from provisioner.execution.work import Site as Effects
+from provisioner.model.location import Location, Port
+from provisioner.model.node import Node, NodeKind, State
+from provisioner.ports import Call, Reply, SwitchAddress, Unreachable
+from provisioner.settings import Settings
+from provisioner.sim.clock import Schedule
+from provisioner.sim.nvue import NvueService
+from provisioner.sim.switch import Switch, SwitchDurations
+from provisioner.store import open_store
+
+LEAVES = 2
+
+
+class WatchedSwitch(Switch):
+    """Tells the truth's keeper of every port that changes its VRF."""
+
+    truth: PortTruth | None = None
+
+    def note(self, now: float, kind: str, subject: str, detail: str = "") -> None:
+        if kind == "vrf" and self.truth is not None:
+            self.truth.port_moved(*subject.split("/", 1))
+
+
+class Wire:
+    """`SwitchTransport` onto the simulated switches; what has left the daemon arrives."""
+
+    def __init__(self, soak: PortWorld) -> None:
+        self.soak = soak
+        self.lost = 0.02
+        self.requests = 0
+
+    async def request(self, switch: SwitchAddress, call: Call) -> Reply:
+        task = asyncio.ensure_future(self._request(switch, call))
+        task.add_done_callback(lambda t: t.cancelled() or t.exception())
+        return await asyncio.shield(task)
+
+    async def _request(self, switch: SwitchAddress, call: Call) -> Reply:
+        soak, rng = self.soak, self.soak.rng
+        self.requests += 1
+        name = urlsplit(switch.url).hostname or ""
+        await asyncio.sleep(rng.uniform(0.01, 0.2))
+        roll = rng.random()
+        if roll < self.lost / 2:
+            soak.count("lost request")
+            raise Unreachable("connection refused", maybe_executed=False)
+        assert switch.secret is not None
+        parts = urlsplit(call.path)
+        pair = base64.b64encode(f"{switch.username}:{switch.secret.reveal()}".encode()).decode()
+        soak.advance()
+        told = soak.nvue[name].handle(
+            call.method,
+            parts.path,
+            dict(parse_qsl(parts.query)),
+            {"authorization": f"Basic {pair}"},
+            b"" if call.body is None else json.dumps(call.body).encode(),
+        )
+        if told.status == 0:
+            raise Unreachable("connection reset", maybe_executed=False)
+        await asyncio.sleep(rng.uniform(0.01, 0.2))
+        if roll < self.lost:
+            soak.count("lost answer")
+            raise Unreachable("the answer was lost", maybe_executed=True)
+        return Reply(told.status, {}, told.body)
+
+    async def close(self) -> None:
+        return None
+
+
+class PortWorld:
+    """A few leaves and nodes, a store, and the reconciler with all that it needs for ports."""
+
+    def __init__(self, seed: int, nodes: int = 4, pace_s: float = 4.0) -> None:
+        self.seed, self.pace_s = seed, pace_s
+        self.rng = random.Random(f"ports {seed}")
+        self.clock = VirtualClock()
+        self.schedule = Schedule()
+        self.steps: Counter[str] = Counter()
+        self.issued = 0
+        self.switches: dict[str, Switch] = {}
+        self.cut: dict[str, float] = {}  # leaf -> when it answers again
+        self.left: list[tuple[str, str]] = []  # (leaf, revision) of somebody else
+        self.last = ""  # what chance did last, for people
+        durations = SwitchDurations(reboot_s=20.0)
+        for number in range(LEAVES):
+            switch = WatchedSwitch(
+                f"leaf-{number}",
+                self.schedule,
+                seed=f"{seed}/{number}",
+                version="5.12.1",
+                durations=durations,
+            )
+            for vrf in (MAINTENANCE, *TENANTS.values()):
+                switch.add_vrf(vrf, 65000 + number)
+            self.switches[switch.name] = switch
+        self.nvue = {n: NvueService(s, self.clock) for n, s in self.switches.items()}
+        for name, service in self.nvue.items():
+            service.reachable = lambda name=name: self.clock.now() >= self.cut.get(name, 0.0)
+        self.hosts = [self._host(number) for number in range(nodes)]
+        self.truth = PortTruth(
+            self.switches,
+            {
+                n.id: tuple(
+                    (p.switch, p.interface, str(ipaddress.ip_interface(p.address).network))
+                    for p in n.ports
+                )
+                for n in self.hosts
+            },
+            TENANTS,
+            self.clock.now,
+        )
+        for switch in self.switches.values():
+            assert isinstance(switch, WatchedSwitch)
+            switch.truth = self.truth
+        self.wire = Wire(self)
+        self.settings = Settings(
+            switch_apply_limit_s=20.0, switch_poll_s=1.0, retry_s=2.0, retry_max_s=30.0
+        )
+        self.store: Any = WatchedStore(open_store(":memory:", inline=True), self)
+        self.driving: dict[str, asyncio.Task[None]] = {}
+
+    def _host(self, number: int) -> Node:
+        ports = []
+        for rail in range(LEAVES):
+            address = f"172.{32 * rail}.0.{2 * number + 1}/31"
+            self.switches[f"leaf-{rail}"].add_port(f"swp{number + 1}", address)
+            ports.append(
+                Port(
+                    switch=f"leaf-{rail}",
+                    interface=f"swp{number + 1}",
+                    rail=rail,
+                    nic_slot=f"NIC_{rail}",
+                    address=address,
+                )
+            )
+        return Node(
+            id=f"node-{number}",
+            kind=NodeKind.HOST,
+            state=State.INTAKE,
+            profile="given",
+            release="given",
+            location=Location(index=number),
+            ports=tuple(ports),
+        )
+
+    def advance(self) -> None:
+        """Everything that is due happens."""
+        self.schedule.advance(self.clock.now())
+
+    def count(self, what: str) -> None:
+        """One step."""
+        self.steps[what] += 1
+
+    def saw(self, node: Node | None) -> None:
+        """A row was written."""
+        if node is None or node.kind is not NodeKind.HOST:
+            return
+        self.advance()
+        row = Row(
+            state=node.state.value,
+            placement=node.placement.value,
+            vrf=node.vrf,
+            tenant=node.tenant,
+            served=node.served,
+            certificate=node.certificate,
+        )
+        self.truth.row_written(node.id, row)
+
+    def _start(self) -> None:
+        effects = Effects(
+            clock=self.clock,
+            settings=self.settings,
+            reach=Reach(None, self.wire, Credentials()),  # type: ignore[arg-type]
+            runner=None,
+            shell=None,
+            agents=None,
+            artifacts=None,
+        )
+        self.tenancy = Tenancy(effects, self.store)
+        hosts: Any = Hosts(self, self.tenancy)
+        nobody: Any = None  # asked for nothing in these states
+        performer = Performer(
+            self.store,
+            self.clock,
+            self.settings,
+            observer=hosts,
+            identifier=nobody,
+            executor=nobody,
+            tenancy=self.tenancy,
+            eraser=nobody,
+            certifier=hosts,
+        )
+        self.reconciler = Reconciler(self.store, self.clock, self.settings, hosts, performer)

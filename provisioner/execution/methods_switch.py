@@ -77,11 +77,14 @@ async def boot_image(site: Site, node: Node, step: Step) -> Work | Blocker:
 
     async def send() -> Sent | Blocker:
         problem = await drain.begin()
-        if problem is None:
-            problem = await api.action(api.os.boot_next(), site.settings.switch_limit_s)
+        if problem is not None:
+            return problem  # it is in service again already
+        problem = await api.action(api.os.boot_next(), site.settings.switch_limit_s)
         if problem is None:
             problem = await api.action(api.os.reboot(), 0.0)
-        return problem if problem is not None else Sent()
+        if problem is None:
+            return Sent()
+        return await drain.end() or problem
 
     async def finish(entry: LedgerEntry) -> Blocker | None:
         until = site.clock.now() + site.settings.switch_limit_s

@@ -120,6 +120,12 @@ def violations(site: Site) -> list[Violation]:
     for name, machine in site.machines.items():
         found += _in_customer_vrf(site, name, machine)
         found += _while_writing(name, machine)
+    for name, switch in site.switches.items():  # rebooted before its traffic went elsewhere
+        found += [
+            Violation(e.time, name, e.kind, e.detail)
+            for e in switch.log
+            if e.kind == "traffic_lost"
+        ]
     return found
 
 

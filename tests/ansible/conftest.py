@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import role_lab
 import pytest
+import role_lab
 from hosts import Host, hosts, why_not
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 from hosts import Host
+from profiles import CONGESTION, NV_CONFIG, ROUTING
 from role_lab import DPU, NIC_A, NIC_B, Ended, play, refresh, start, state_of
 from role_lab import ended as verdicts
-from profiles import CONGESTION, NV_CONFIG, ROUTING
 
 NEW, OLD = "32.44.1036", "32.43.1014"
 FIRMWARE = {"version": NEW, "image": "fw.bin", "url": "file:///srv/fw.bin"}

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 from hosts import Host
-from role_lab import ANSIBLE, STANDINS, play
 from nvue_door import CA, NEW, OLD, Door, opened
+from role_lab import ANSIBLE, STANDINS, play
 
 sys.path.insert(0, str(ANSIBLE / "collections"))
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from hosts import Host
-from role_lab import ANSIBLE, NIC_A, refresh, state_of
 from profiles import NV_CONFIG
+from role_lab import ANSIBLE, NIC_A, refresh, state_of
 
 from provisioner.playbooks import AnsibleRunner
 from provisioner.ports import PlaybookCall, PlaybookResult, Remote

@@ -84,7 +84,8 @@ class AgentClient:
             found = await self._send(agent, asked, parameters, ends, note)
         if isinstance(found, Command):
             if not asked.id:
-                await note(asked.model_copy(update={"id": found.id}))
+                known = {"id": found.id, "sent_at": asked.sent_at or self._clock.now()}
+                await note(asked.model_copy(update=known))
             try:
                 found = (await self._ended(agent, found, ends)).outcome()
             except Malformed:  # it will be so again: the next call begins anew
@@ -92,6 +93,17 @@ class AgentClient:
                 raise
         await note(None)
         return found
+
+    async def recall(
+        self, agent: AgentAddress, noted: AgentRequest, timeout_s: float
+    ) -> AgentResult | None:
+        """How the noted command ended, waited for; None: it provably never arrived.
+
+        Nothing is sent, and the note stays: it may be asked again. Raises `PortError`s.
+        """
+        ends = self._clock.now() + timeout_s
+        found = await self._find(agent, noted)
+        return None if found is None else (await self._ended(agent, found, ends)).outcome()
 
     async def _send(
         self,

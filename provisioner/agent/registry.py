@@ -82,6 +82,18 @@ class AgentRegistry:
             asked = session.asked
             return await self._client.run(agent, name, parameters, timeout_s, asked, note)
 
+    async def recall(
+        self, agent: AgentAddress, name: str, since: float, timeout_s: float
+    ) -> AgentResult | None:
+        async with self._turns.setdefault(agent.node, asyncio.Lock()):
+            session = await self._sessions.of(agent.node)
+            if session is None or not self._is(session, agent):
+                raise Unreachable(f"{agent.node}: that agent is gone", maybe_executed=False)
+            asked = session.asked
+            if asked is None or asked.name != name or asked.sent_at < since:
+                return None
+            return await self._client.recall(agent, asked, timeout_s)
+
     def _fresh(self, session: AgentSession) -> bool:
         """Whether its agent called lately, with a token that is still worth something."""
         now = self._clock.now()

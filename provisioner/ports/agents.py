@@ -67,6 +67,16 @@ class Agents(Protocol):
         """
         ...
 
+    async def recall(
+        self, agent: AgentAddress, name: str, since: float, timeout_s: float
+    ) -> AgentResult | None:
+        """How the last command ended, if it is `name` and was sent at `since` or later.
+
+        Waits for its end, and sends nothing. None: there is no such command, as after another one
+        was sent, or it provably never arrived.
+        """
+        ...
+
 
 class AgentRows(Protocol):
     """What is kept of agents, so that a daemon that starts again goes on with them."""

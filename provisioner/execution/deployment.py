@@ -27,7 +27,7 @@ from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.plan import Step
 from provisioner.planning import deployment, disk_answers, erasure, seed_drive
 from provisioner.planning.deployment import ImageFile
-from provisioner.ports import AgentAddress, PortError
+from provisioner.ports import AgentAddress, AgentResult, PortError
 
 
 @dataclass(frozen=True)
@@ -85,6 +85,10 @@ def _step(step: Step) -> dict[str, Any]:
 
 async def _write(stay: Stay, agent: AgentAddress, step: Step, image: ImageFile) -> Blocker | None:
     site, node = stay.site, stay.node
+    try:  # before anything else is asked: the agent's last command is what became of it
+        await _resolve(stay, agent, f"{HOST_OS} {step.to_version} on ")
+    except PortError as error:
+        return blocked(error, f"{node.id}/{HOST_OS}")
     disks = await _disks(site, node, agent)
     if isinstance(disks, Blocker):
         return disks
@@ -108,6 +112,30 @@ async def _write(stay: Stay, agent: AgentAddress, step: Step, image: ImageFile) 
         return await do(site, stay.hold, _work(writing, name), pending(rows, name))
     except PortError as error:
         return blocked(error, f"{node.id}/{HOST_OS}")
+
+
+async def _resolve(stay: Stay, agent: AgentAddress, begins: str) -> None:
+    """Settle the write that a predecessor may have begun, by the agent's own word for it.
+
+    The disk alone cannot tell: a write that broke off in its last part, or before the configuration
+    drive was there, reads back as the image. What the agent did not end well is done again.
+    """
+    for row in await stay.hold.entries():
+        if row.status is ActionStatus.INTENDED and row.action.startswith(begins):
+            told = await _told(stay, agent, row.intended_at)
+            status = ActionStatus.SENT if _ended_well(told) else ActionStatus.ABSENT
+            said = f"it ended {told.status}: {told.error}" if told else "it was not asked for this"
+            await stay.hold.settle(row, status, outcome=f"the agent says: {said}")
+
+
+async def _told(stay: Stay, agent: AgentAddress, since: float) -> AgentResult | None:
+    """Waits while the agent still writes. Raises `PortError`s."""
+    limit_s = stay.site.settings.image_write_limit_s
+    return await stay.site.agents.recall(agent, DEPLOY, since, limit_s)
+
+
+def _ended_well(told: AgentResult | None) -> bool:
+    return told is not None and told.status == "SUCCEEDED"
 
 
 def _work(writing: _Writing, name: str) -> Work:
@@ -137,6 +165,9 @@ def _work(writing: _Writing, name: str) -> Work:
         )
         return answer if isinstance(answer, Blocker) else Sent()
 
+    async def recall(since: float) -> Sent | None:
+        return Sent() if _ended_well(await _told(stay, writing.agent, since)) else None
+
     async def finish(_entry: LedgerEntry) -> Blocker | None:
         return await _differs(writing)
 
@@ -150,9 +181,8 @@ def _work(writing: _Writing, name: str) -> Work:
             },
             look=look,
             send=send,
-            happened=lambda _before, now: bool(now["written"]),
-            # the agent itself refuses a second command while the first one runs
-            request_max_s=settings.poll_s,
+            happened=lambda _before, _now: False,  # what the agent does not vouch for
+            recall=recall,
         ),
         finish=finish,
     )

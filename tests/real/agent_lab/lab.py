@@ -7,6 +7,7 @@ ends", so that a killed test run leaves nothing.
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import os
 import shutil
@@ -52,6 +53,7 @@ class RealAgent:
         return (self.state / "log").read_text(errors="replace")
 
 
+@functools.cache
 def why_not() -> str:
     """Why an agent cannot be started here; "" if it can."""
     if os.geteuid() != 0:
@@ -65,11 +67,12 @@ def why_not() -> str:
     )  # fmt: skip
     if tried.returncode:
         return f"namespaces are not permitted here: {tried.stderr.strip()[:200]}"
+    ours, its = f"ag0p{os.getpid()}", f"ag1p{os.getpid()}"  # others may try at this moment
     made = subprocess.run(
-        ["ip", "link", "add", "probe0", "type", "veth", "peer", "name", "probe1"],
+        ["ip", "link", "add", ours, "type", "veth", "peer", "name", its],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
-    subprocess.run(["ip", "link", "delete", "probe0"], capture_output=True, check=False)
+    subprocess.run(["ip", "link", "delete", ours], capture_output=True, check=False)
     return f"no veth pairs here: {made.stderr.strip()[:200]}" if made.returncode else ""
 
 

@@ -63,7 +63,7 @@ class Door:
             found = self.service.handle(
                 method, parts.path, dict(parse_qsl(parts.query)), headers, body
             )
-            if found.status == 404 and parts.path.endswith("/vrf/default/router/bgp/neighbor"):
+            if found.status == 200 and parts.path.endswith("/vrf/default/router/bgp/neighbor"):
                 peers = {name: {"state": state} for name, state in self.peers.items()}
                 return 200, json.dumps(peers).encode()
         return found.status, found.body

@@ -109,6 +109,30 @@ def test_a_noted_command_is_found_again_and_not_sent(tmp_path: Path) -> None:
     assert agent.posts == 1
 
 
+def test_the_end_of_a_noted_command_is_recalled_and_nothing_is_sent(tmp_path: Path) -> None:
+    """Before and after its identifier was known; None for one that never arrived."""
+    notes: list[AgentRequest | None] = []
+    agent = Scripted(lambda a: web.json_response(a.entry("FAILED", command_error="no disk")))
+    run(tmp_path, agent, notes=notes)
+    before, after = notes[0], notes[1]
+    assert before is not None
+    assert after is not None
+    never = before.model_copy(update={"known": ("id0",)})
+
+    async def recall() -> list[AgentResult | None]:
+        wire = HttpsWire()
+        client = AgentClient(wire, WallClock(FAST))
+        try:
+            async with hostile_agent(tmp_path, agent) as address:
+                return [await client.recall(address, n, 60.0) for n in (before, after, never)]
+        finally:
+            await wire.close()
+
+    assert asyncio.run(recall()) == [AgentResult("FAILED", None, "no disk")] * 2 + [None]
+    assert after.sent_at > 0
+    assert agent.posts == 1
+
+
 def test_a_command_that_never_arrives_is_unreachable(tmp_path: Path) -> None:
     with pytest.raises(Unreachable) as caught:
         run(tmp_path, Scripted(lost, lost, lost))

@@ -84,8 +84,8 @@ class AgentClient:
             found = await self._send(agent, asked, parameters, ends, note)
         if isinstance(found, Command):
             if not asked.id:
-                known = {"id": found.id, "sent_at": asked.sent_at or self._clock.now()}
-                await note(asked.model_copy(update=known))
+                named = {"id": found.id, "sent_at": asked.sent_at or self._clock.now()}
+                await note(asked.model_copy(update=named))
             try:
                 found = (await self._ended(agent, found, ends)).outcome()
             except Malformed:  # it will be so again: the next call begins anew

@@ -7,23 +7,24 @@ import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from provisioner import checks, components
-from provisioner.checks.context import context_of
+from provisioner import checks
 from provisioner.checks.threshold_data import Limits
 from provisioner.cli.matrix_files import read_matrix
+from provisioner.execution.judging import judging_context
 from provisioner.model.health import HealthReport
 from provisioner.model.input_error import InputError
 from provisioner.model.matrix import Matrix
 from provisioner.model.node import Node
-from provisioner.opening import DATABASE, Data, open_data, read_thresholds
+from provisioner.opening import DATABASE, Data, open_data, read_settings, read_thresholds
 from provisioner.planning.rejudging import Rejudged, rejudge
+from provisioner.settings import Settings
 from provisioner.wall_clock import WallClock
 
 WORSE = 1  # exit code: something that passed would not now
@@ -40,6 +41,7 @@ def certify(
     thresholds: Annotated[
         Path | None, typer.Option(help="The site's own thresholds (docs/thresholds.md).")
     ] = None,
+    settings: Annotated[Path | None, typer.Option(help="The daemon's own settings.")] = None,
     *,
     again: Annotated[
         bool, typer.Option("--rejudge", help="Judge the stored evidence of the last report again.")
@@ -59,8 +61,8 @@ def certify(
     if not (data / DATABASE).is_file():
         problem = "there is no data directory here"
         raise InputError(str(data), "", problem, "Run `provisioner intake` first.")
-    own = read_thresholds(thresholds)
-    found = asyncio.run(_rejudged(data, node, read_matrix(matrix or []), own))
+    held = _Held(read_matrix(matrix or []), read_settings(settings), read_thresholds(thresholds))
+    found = asyncio.run(_rejudged(data, node, held))
     if json_:
         typer.echo(json.dumps(_as_json(found), indent=2))
     else:
@@ -71,28 +73,34 @@ def certify(
 Found = list[tuple[HealthReport, list[Rejudged]]]
 
 
-async def _rejudged(directory: Path, name: str, matrix: Matrix, own: Mapping[str, Limits]) -> Found:
+class _Held(NamedTuple):
+    """What the evidence is held against."""
+
+    matrix: Matrix
+    settings: Settings
+    thresholds: Mapping[str, Limits]
+
+
+async def _rejudged(directory: Path, name: str, held: _Held) -> Found:
     async with open_data(directory, WallClock().now()) as data:
         nodes = [await _node(data, name)] if name else list(await data.store.nodes())
         found = []
         for node in nodes:
             report = await data.store.report(node.id)
             if report is not None:
-                found.append((report, await _one(data, node, report, matrix, own)))
+                found.append((report, await _one(data, node, report, held)))
         if name and not found:
             raise InputError(name, "", "it has no report yet", "The daemon makes one.")
         return found
 
 
-async def _one(
-    data: Data, node: Node, report: HealthReport, matrix: Matrix, own: Mapping[str, Limits]
-) -> list[Rejudged]:
+async def _one(data: Data, node: Node, report: HealthReport, held: _Held) -> list[Rejudged]:
     inventory = await data.store.inventory(node.id)
     if inventory is None:
         raise InputError(node.id, "", "it has no inventory", "The daemon reads one.")
-    grammars = {kind.name: kind.grammar for kind in components.ALL.values()}
-    learned = {b.metric: (b.floor, str(b)) for b in await data.store.baselines(node.profile)}
-    context = context_of(node, inventory, matrix, overrides=own, learned=learned, grammars=grammars)
+    context = await judging_context(
+        data.store, held.matrix, held.settings, held.thresholds, node, inventory
+    )
     raw = {}
     for digest in {r.evidence for r in report.results if r.evidence}:
         raw[digest] = await data.store.evidence(digest) or ""

@@ -6,7 +6,7 @@ What a node measured is kept for its cohort, and teaches floors where nobody pub
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from provisioner.checks.threshold_data import THRESHOLDS
 from provisioner.control.observer import Observer
@@ -59,7 +59,6 @@ class Certifier:
             node,
             view.inventory,
             selected=None if chosen is None else chosen.checks,
-            learned=await self._learned(node),
         )
         if isinstance(report, Blocker):
             return (report,)
@@ -91,7 +90,7 @@ class Certifier:
         results: Sequence[CheckResult] = view.fabric.results
         if view.fabric.passed:
             looked = await self._validator.after_fabric(
-                node, view.inventory, view.report, results[-1], await self._learned(node)
+                node, view.inventory, view.report, results[-1]
             )
             if isinstance(looked, Blocker):
                 return (looked,)
@@ -156,12 +155,6 @@ class Certifier:
         texts = [await self._store.evidence(digest) or "" for digest in digests]
         past = error_history.history(texts, self._validator.slots(node, inventory))
         return error_history.judged(report, past, error_history.remedied(reports), now)
-
-    async def _learned(self, node: Node) -> Mapping[str, tuple[float, str]]:
-        """Floors that this profile's nodes taught, for thresholds that nobody publishes."""
-        if node.kind is not NodeKind.HOST:
-            return {}
-        return {b.metric: (b.floor, str(b)) for b in await self._store.baselines(node.profile)}
 
     async def _learn(self, samples: Sequence[Sample], newest: Sample) -> None:
         """Look again at every metric that the newest sample has and nobody publishes a floor of."""

@@ -16,16 +16,15 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from pydantic import ValidationError
 
-from provisioner import components
 from provisioner.checks import fabric, fabric_checks
 from provisioner.checks.check import CheckContext
-from provisioner.checks.context import context_of
 from provisioner.checks.gdr_loopback import MESSAGE_BYTES
 from provisioner.checks.rail_port import Member, RailPort
 from provisioner.checks.reading import pci
 from provisioner.checks.threshold_data import Limits
 from provisioner.execution.fabric_outputs import nccl_rail, rdma_rail, sections, slowest
 from provisioner.execution.inband import run_commands
+from provisioner.execution.judging import judging_context
 from provisioner.execution.work import Site
 from provisioner.model.fabric_session import FabricRun
 from provisioner.model.health import CheckResult, Evidence
@@ -52,7 +51,6 @@ MEASURE_S = 120.0  # a client ends itself after 90 s
 NCCL_S = 300.0
 NCCL = fabric.FabricKind.NCCL_RAIL.value
 _DEVICE = re.compile(r"/([0-9a-f:.]{7,16})/infiniband/([A-Za-z0-9][A-Za-z0-9._-]{0,62})")
-_GRAMMARS = {kind.name: kind.grammar for kind in components.ALL.values()}
 _KIND = fabric.FabricKind.RDMA_PAIR
 
 
@@ -186,8 +184,9 @@ class FabricTests:
 
     async def _context(self, node: Node) -> CheckContext:
         inventory = await self._store.inventory(node.id) or Inventory(node=node.id, vendor="")
-        return context_of(
-            node, inventory, self._matrix, overrides=self._thresholds, grammars=_GRAMMARS
+        site = self._site
+        return await judging_context(
+            self._store, self._matrix, site.settings, self._thresholds, node, inventory
         )
 
 

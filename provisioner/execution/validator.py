@@ -10,13 +10,13 @@ import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from provisioner import checks as declared
-from provisioner import components
 from provisioner.checks import roce_runtime
 from provisioner.checks.check import BEFORE, Check, CheckContext, Command
 from provisioner.checks.context import context_of
 from provisioner.checks.threshold_data import Limits
 from provisioner.execution import runtime
 from provisioner.execution.inband import TEXT_MAX, run_commands
+from provisioner.execution.judging import judging_context
 from provisioner.execution.once import blocked
 from provisioner.execution.outofband import ask_bmc
 from provisioner.execution.work import Site
@@ -31,7 +31,6 @@ from provisioner.ports import Call, PortError, Store
 
 Outputs = Mapping[str, Evidence]
 _REPEATS = RepeatPolicy()
-_GRAMMARS = {kind.name: kind.grammar for kind in components.ALL.values()}
 
 
 class Validator:
@@ -63,23 +62,13 @@ class Validator:
         node: Node,
         inventory: Inventory,
         selected: Collection[str] | None = None,
-        learned: Mapping[str, tuple[float, str]] | None = None,
     ) -> HealthReport | Blocker:
         """A report bound to this inventory. A Blocker: the node could not be asked at all.
 
-        `selected`: names of the checks to run; None: those of every validation. `learned`: floors
-        that the fleet taught.
+        `selected`: names of the checks to run; None: those of every validation.
         """
         started_at = self._site.clock.now()
-        context = context_of(
-            node,
-            inventory,
-            self._matrix,
-            overrides=self._thresholds,
-            learned=learned,
-            grammars=_GRAMMARS,
-            harmless_lines=self._site.settings.kernel_lines_harmless,
-        )
+        context = await self._context(node, inventory)
         names = declared.plain(node.kind) if selected is None else selected
         mine = [c for c in self._checks if c.kind is node.kind and c.name in names]
         if any(c is roce_runtime.CHECK for c in mine):
@@ -114,17 +103,9 @@ class Validator:
         inventory: Inventory,
         report: HealthReport,
         load: CheckResult,
-        learned: Mapping[str, tuple[float, str]] | None = None,
     ) -> list[CheckResult] | Blocker:
         """`load`, which ran among nodes, and what grew on this one since the report's last look."""
-        context = context_of(
-            node,
-            inventory,
-            self._matrix,
-            overrides=self._thresholds,
-            learned=learned,
-            grammars=_GRAMMARS,
-        )
+        context = await self._context(node, inventory)
         mine = [c for c in self._checks if c.kind is node.kind and c.name in report.selected]
         names = {c.name for c in mine if c.after_load}
         last: dict[str, Evidence] = {}
@@ -135,6 +116,12 @@ class Validator:
             found = {n: Evidence.model_validate(e) for n, e in raw.items()}
             last.update({n: e for n, e in found.items() if not n.endswith(BEFORE)})
         return await self._after_load(node, load, mine, context, last)
+
+    async def _context(self, node: Node, inventory: Inventory) -> CheckContext:
+        site = self._site
+        return await judging_context(
+            self._store, self._matrix, site.settings, self._thresholds, node, inventory
+        )
 
     async def _stage(
         self,

@@ -1,0 +1,48 @@
+"""What a node's outputs are held against: the one place where it is put together.
+
+Checks on the node, tests among nodes and `certify --rejudge` ask here. One of them with another
+context would judge the same outputs in another way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from provisioner import components
+from provisioner.checks.check import CheckContext
+from provisioner.checks.context import context_of
+from provisioner.checks.threshold_data import Limits
+from provisioner.model.cohort import Baseline
+from provisioner.model.inventory import Inventory
+from provisioner.model.matrix import Matrix
+from provisioner.model.node import Node, NodeKind
+from provisioner.ports import Store
+from provisioner.settings import Settings
+
+GRAMMARS: Mapping[str, str] = {kind.name: kind.grammar for kind in components.ALL.values()}
+
+
+def floors(baselines: Iterable[Baseline]) -> dict[str, tuple[float, str]]:
+    """Threshold -> (floor, how it was learned)."""
+    return {b.metric: (b.floor, str(b)) for b in baselines}
+
+
+async def judging_context(
+    store: Store,
+    matrix: Matrix,
+    settings: Settings,
+    thresholds: Mapping[str, Limits],
+    node: Node,
+    inventory: Inventory,
+) -> CheckContext:
+    """`thresholds`: the site's own. What the node's profile taught is read from the store."""
+    taught = await store.baselines(node.profile) if node.kind is NodeKind.HOST else ()
+    return context_of(
+        node,
+        inventory,
+        matrix,
+        overrides=thresholds,
+        learned=floors(taught),
+        grammars=GRAMMARS,
+        harmless_lines=settings.kernel_lines_harmless,
+    )

@@ -1,0 +1,237 @@
+"""The small language that picks nodes: `--select` of campaigns, and the filters of lists.
+
+    profile=hgx-h100-bf3 and rack=su0-rack* and not (tenant=red or state=quarantined)
+
+A term is FIELD=PATTERN or FIELD!=PATTERN. Patterns are globs (`*`, `?`, `[a-c]`), several of them
+separated by commas; case matters. `and` binds tighter than `or`, may be left out, and `not` binds
+tightest. `all` is everything; FIELD="" is an empty field (`tenant=""`: nobody's).
+
+Rule: an expression is text that somebody sent. It is bounded, and an unknown field is refused: a
+slip of the pen must never pick other nodes than were meant.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from fnmatch import translate
+from functools import lru_cache
+from typing import TypeVar
+
+from provisioner.model.input_error import InputError
+from provisioner.model.node import Node
+
+LENGTH_MAX = 2000  # characters; a list of a hundred node names fits
+TERMS_MAX = 200
+DEPTH_MAX = 16  # parentheses and `not` within one another
+WILD_MAX = 16  # wildcards in one pattern; matching costs their number times the text's length
+
+Facts = Mapping[str, tuple[str, ...]]  # field -> its values; a field may have many, or none
+Thing = TypeVar("Thing")
+
+# What a node can be picked by. A field with several values matches if any of them does; `!=`
+# matches if none does.
+NODE_FIELDS: Mapping[str, tuple[str, Callable[[Node], Iterable[str]]]] = {
+    "node": ("its name", lambda n: (n.id,)),
+    "kind": ("host or switch", lambda n: (n.kind.value,)),
+    "state": ("where it is on its journey", lambda n: (n.state.value,)),
+    "profile": ("profile of the release", lambda n: (n.profile,)),
+    "release": ("release that it is to run", lambda n: (n.release,)),
+    "tenant": ("whom it is allocated to", lambda n: (n.tenant,)),
+    "vrf": ("where its ports were last proved to be", lambda n: (n.vrf,)),
+    "placement": ("none, maintenance, customer or mixed", lambda n: (n.placement.value,)),
+    "site": ("of its location", lambda n: (n.location.site,)),
+    "pod": ("number, from 0", lambda n: (str(n.location.pod),)),
+    "su": ("scalable unit, from 0", lambda n: (str(n.location.scalable_unit),)),
+    "rack": ("name of its rack", lambda n: (n.location.rack,)),
+    "leaf": ("switches at its cables", lambda n: {p.switch for p in n.ports}),
+    "rail": ("rails that it has", lambda n: {str(p.rail) for p in n.ports}),
+    "reason": ("why it is blocked", lambda n: {b.reason.value for b in n.blockers}),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Term:
+    field: str
+    pattern: re.Pattern[str]
+    equal: bool
+
+    def matches(self, facts: Facts) -> bool:
+        found = any(self.pattern.fullmatch(v) for v in facts.get(self.field, ()) or ("",))
+        return found is self.equal
+
+
+@dataclass(frozen=True, slots=True)
+class _Not:
+    inner: _Part
+
+    def matches(self, facts: Facts) -> bool:
+        return not self.inner.matches(facts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Many:
+    parts: tuple[_Part, ...]
+    every: bool  # and; else or
+
+    def matches(self, facts: Facts) -> bool:
+        return (all if self.every else any)(p.matches(facts) for p in self.parts)
+
+
+_Part = _Term | _Not | _Many
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """A parsed expression; `text` is what was written."""
+
+    text: str
+    _root: _Part
+
+    def matches(self, facts: Facts) -> bool:
+        """Whether something with these fields is picked."""
+        return self._root.matches(facts)
+
+
+def parse(text: str, fields: Iterable[str], source: str = "--select") -> Expression:
+    """Read an expression over these fields. Raises InputError that says what is wrong where."""
+    return _Parser(text, frozenset(fields), source).read()
+
+
+def select(text: str, nodes: Iterable[Node], source: str = "--select") -> tuple[Node, ...]:
+    """The nodes that an expression picks, in their order. Raises InputError."""
+    expression = _node_expression(text, source)
+    return tuple(n for n in nodes if expression.matches(facts_of(n)))
+
+
+def facts_of(node: Node) -> Facts:
+    """The fields of a node, as an expression sees them."""
+    return {name: tuple(read(node)) for name, (_, read) in NODE_FIELDS.items()}
+
+
+@lru_cache(maxsize=64)  # lists are filtered page by page with the same text
+def _node_expression(text: str, source: str) -> Expression:
+    return parse(text, NODE_FIELDS, source)
+
+
+_TOKEN = re.compile(r'\s*(?:([()])|(!=|=)|"([^"]*)"|([^\s()"=!,]+)|(,))')
+_WORDS = ("and", "or", "not", "all")
+_REMEDY = "Write it like: profile=hgx-* and not tenant=red (docs/campaigns.md)."
+
+
+class _Parser:
+    """Reads from left to right; `_next` is the token that was not taken yet."""
+
+    def __init__(self, text: str, fields: frozenset[str], source: str) -> None:
+        self._text, self._fields, self._source = text, fields, source
+        self._tokens: list[tuple[str, str, int]] = []  # (kind, text, place)
+        self._at = self._terms = self._depth = 0
+
+    def read(self) -> Expression:
+        if len(self._text) > LENGTH_MAX:
+            raise self._wrong(LENGTH_MAX, f"it is longer than {LENGTH_MAX} characters")
+        self._split()
+        if not self._tokens:
+            raise self._wrong(0, "it is empty")
+        root = self._either()
+        if self._at < len(self._tokens):
+            raise self._wrong(self._place(), f"{self._tokens[self._at][1]!r:.40} is not expected")
+        return Expression(self._text, root)
+
+    def _split(self) -> None:
+        at, end = 0, len(self._text.rstrip())
+        kinds = ("bracket", "sign", "quoted", "word", "comma")
+        while at < end:
+            found = _TOKEN.match(self._text, at)
+            if found is None:
+                raise self._wrong(at, f"{self._text[at : at + 20]!r} cannot be read")
+            number = found.lastindex or 1
+            self._tokens.append((kinds[number - 1], found[number], found.start(number)))
+            at = found.end()
+
+    def _either(self) -> _Part:
+        parts = [self._both()]
+        while self._word("or"):
+            parts.append(self._both())
+        return parts[0] if len(parts) == 1 else _Many(tuple(parts), every=False)
+
+    def _both(self) -> _Part:
+        parts = [self._one()]
+        while self._word("and") or self._begins():
+            parts.append(self._one())
+        return parts[0] if len(parts) == 1 else _Many(tuple(parts), every=True)
+
+    def _begins(self) -> bool:
+        """Whether a term begins here: `and` may be left out."""
+        kind, text = self._peek()
+        return (kind == "bracket" and text == "(") or (kind == "word" and text not in ("and", "or"))
+
+    def _one(self) -> _Part:
+        self._depth += 1
+        if self._depth > DEPTH_MAX:
+            raise self._wrong(self._place(), f"more than {DEPTH_MAX} parts within one another")
+        try:
+            if self._word("not"):
+                return _Not(self._one())
+            if self._take("bracket", "("):
+                inner = self._either()
+                if not self._take("bracket", ")"):
+                    raise self._wrong(self._place(), "a closing parenthesis is missing")
+                return inner
+            if self._word("all"):
+                return _Many((), every=True)
+            return self._term()
+        finally:
+            self._depth -= 1
+
+    def _term(self) -> _Part:
+        place = self._place()
+        kind, field = self._peek()
+        if kind != "word" or field in _WORDS:
+            raise self._wrong(place, "FIELD=PATTERN is expected here")
+        self._at += 1
+        if field not in self._fields:
+            known = ", ".join(sorted(self._fields))
+            raise self._wrong(place, f"there is no field {field!r:.40}", f"Fields: {known}.")
+        sign = self._peek()[1] if self._peek()[0] == "sign" else ""
+        if not sign:
+            raise self._wrong(self._place(), f"= or != is expected after {field}")
+        self._at += 1
+        patterns = [self._pattern()]
+        while self._take("comma", ","):
+            patterns.append(self._pattern())
+        self._terms += len(patterns)
+        if self._terms > TERMS_MAX:
+            raise self._wrong(place, f"there are more than {TERMS_MAX} patterns")
+        joined = "|".join(f"(?:{translate(p)})" for p in patterns)
+        return _Term(field, re.compile(joined), sign == "=")
+
+    def _pattern(self) -> str:
+        kind, text = self._peek()
+        if kind not in ("word", "quoted"):
+            raise self._wrong(self._place(), "a pattern is expected here")
+        if text.count("*") + text.count("?") > WILD_MAX:
+            raise self._wrong(self._place(), f"a pattern has more than {WILD_MAX} wildcards")
+        self._at += 1
+        return text
+
+    def _peek(self) -> tuple[str, str]:
+        return self._tokens[self._at][:2] if self._at < len(self._tokens) else ("", "")
+
+    def _take(self, kind: str, text: str) -> bool:
+        if self._peek() != (kind, text):
+            return False
+        self._at += 1
+        return True
+
+    def _word(self, text: str) -> bool:
+        """A word of the language, not a field of that name before a sign."""
+        after = self._tokens[self._at + 1][0] if self._at + 1 < len(self._tokens) else ""
+        return after != "sign" and self._take("word", text)
+
+    def _place(self) -> int:
+        return self._tokens[self._at][2] if self._at < len(self._tokens) else len(self._text)
+
+    def _wrong(self, place: int, problem: str, remedy: str = _REMEDY) -> InputError:
+        return InputError(self._source, f"character {place + 1}", problem, remedy)

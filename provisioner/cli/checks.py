@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -17,6 +16,7 @@ from provisioner import checks
 from provisioner.checks.check import Check, CheckContext
 from provisioner.checks.context import context_of
 from provisioner.checks.threshold_data import MODELS, THRESHOLDS
+from provisioner.cli.data_options import console
 from provisioner.cli.evidence_files import read_evidence, told_model
 from provisioner.cli.matrix_files import read_matrix
 from provisioner.model.health import CheckResult, Gate, Verdict
@@ -49,7 +49,7 @@ def list_checks(*, json_: JsonOption = False) -> None:
         sources = "\n".join(t["source"] for t in row["thresholds"]) or row["about"]
         told = (row["check"], row["gate"], row["runs"], row["applies_to"], lines, limits, sources)
         table.add_row(*(Text(word) for word in told))
-    _console().print(table)
+    console(220).print(table)
 
 
 @app.command()
@@ -86,9 +86,9 @@ def select(
             table.add_row(name, "yes", Text(why))
     for name, why in found.left_out.items():
         table.add_row(name, "no", Text(why), style="dim")
-    _console().print(table)
+    console(220).print(table)
     if found.blocker is not None:
-        _console().print(f"{found.blocker.detail}. {found.blocker.unblock}", style="red")
+        console(220).print(f"{found.blocker.detail}. {found.blocker.unblock}", style="red")
 
 
 def _row(check: Check) -> dict[str, Any]:
@@ -192,19 +192,14 @@ def _context(file: Path | None, profile: str, release: str, matrix: list[Path]) 
 
 
 def _show(result: CheckResult, context: CheckContext) -> None:
-    console = _console()
+    shown = console(220)
     model = context.gpu_model or "an unknown GPU model"
-    console.print(f"{result.check}: {result.verdict} (as {context.gpus} GPUs, {model})")
+    shown.print(f"{result.check}: {result.verdict} (as {context.gpus} GPUs, {model})")
     if result.findings:
         table = Table("part", "asks for", "finding", "measured", "wanted")
         for f in result.findings:
             told = (f.part, f.severity.value, f.detail, f.measured, f.wanted)
             table.add_row(*(Text(word) for word in told))
-        console.print(table)
+        shown.print(table)
     for name, value in result.measured.items():
-        console.print(f"  {name}: {value:.6g}")
-
-
-def _console() -> Console:
-    """What a device says is shown as it is, never as markup; uncut when it goes to a file."""
-    return Console(width=None if sys.stdout.isatty() else 220, highlight=False, markup=False)
+        shown.print(f"  {name}: {value:.6g}")

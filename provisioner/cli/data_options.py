@@ -43,6 +43,10 @@ async def node_of(opened: Data, name: str) -> Node:
     return node
 
 
-def console() -> Console:
-    """What a device says is shown as it is, never as markup; uncut when it goes to a file."""
-    return Console(width=None if sys.stdout.isatty() else 200, highlight=False, markup=False)
+def console(file_width: int = 200) -> Console:
+    """What a device says is shown as it is, never as markup; uncut when it goes to a file.
+
+    `file_width`: columns of a table that goes to no terminal.
+    """
+    width = None if sys.stdout.isatty() else file_width
+    return Console(width=width, highlight=False, markup=False)

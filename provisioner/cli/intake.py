@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import sys
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -17,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from provisioner.cli.checked_options import checked_network, checked_url
+from provisioner.cli.data_options import console
 from provisioner.execution.intake import Taken, complete, find, take_in
 from provisioner.model.outcome import Blocker
 from provisioner.opening import open_data, read_expected, read_secrets
@@ -51,15 +51,15 @@ def intake(
     networks = [checked_network(n) for n in cidr or []]
     urls = [checked_url("--bmc", url) for url in bmc or []]
     urls += [n.bmc.url for n in expected.nodes if n.bmc.url]
-    console = Console(stderr=True)
+    progress_on = Console(stderr=True)
 
     async def run() -> tuple[Taken, tuple[Blocker, ...]]:
         clock = WallClock()
         transport = RedfishTransport(governor=LoginGovernor(memory=data / "failed-logins"))
         try:
             async with open_data(data, clock.now()) as opened:
-                probes = await _probes(transport, urls, networks, port, use_ssdp, console)
-                with Progress(console=console, transient=True) as bar:
+                probes = await _probes(transport, urls, networks, port, use_ssdp, progress_on)
+                with Progress(console=progress_on, transient=True) as bar:
                     task = bar.add_task("reading serials", total=None)
                     assembly, found, silent = await find(
                         transport,
@@ -92,10 +92,10 @@ async def _probes(
     networks: list[Network],
     port: int,
     use_ssdp: bool,
-    console: Console,
+    progress_on: Console,
 ) -> list[Probe]:
     found = {p.url: p for p in await probe_all(transport, urls)}
-    with Progress(console=console, transient=True) as bar:
+    with Progress(console=progress_on, transient=True) as bar:
         for network in networks:
             task = bar.add_task(f"scanning {network}", total=network.num_addresses)
             update = partial(_advance, bar, task)
@@ -121,13 +121,12 @@ def _show(taken: Taken, blockers: tuple[Blocker, ...], *, as_json: bool, dry_run
         }
         typer.echo(json.dumps(document))
         return
-    # a stranger's words are shown as they are, never as markup; uncut when they go to a file
-    console = Console(width=None if sys.stdout.isatty() else 200, highlight=False, markup=False)
+    shown = console()
     verb = "would be taken in" if dry_run else "taken in"
-    console.print(f"{len(taken.new)} nodes {verb}, {len(taken.known)} known before")
+    shown.print(f"{len(taken.new)} nodes {verb}, {len(taken.known)} known before")
     if blockers:
         table = Table("what", "why", "what would unblock it")
         for blocker in blockers:
             why = f"{blocker.reason}: {blocker.detail}"
             table.add_row(*(Text(word) for word in (blocker.subject, why, blocker.unblock)))
-        console.print(table)
+        shown.print(table)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from provisioner import components
+from provisioner.cli.data_options import console
 from provisioner.cli.inventory_files import read_inventory
 from provisioner.cli.matrix_files import read_matrix
 from provisioner.model.input_error import InputError
@@ -113,20 +112,19 @@ def _neighbours(texts: list[str]) -> tuple[Neighbour, ...]:
 
 
 def _show(found: Plan, seen: Inventory) -> None:
-    # nothing is cut when the output goes to a file: a table there is as wide as it needs to be
-    console = Console(width=None if sys.stdout.isatty() else 200, highlight=False, markup=False)
-    console.print(f"{seen.node} to {found.release}, profile {found.profile or 'none'}")
+    shown = console()
+    shown.print(f"{seen.node} to {found.release}, profile {found.profile or 'none'}")
     if found.blockers:
         table = Table("reason", "what", "why", "what would unblock it", title="Blocked")
         for b in found.blockers:
             table.add_row(*_cells(b.reason.value, b.subject, b.detail, b.unblock))
-        console.print(table)
+        shown.print(table)
         return
     if found.in_flight:
-        console.print("In flight; look again later: " + "; ".join(found.in_flight))
+        shown.print("In flight; look again later: " + "; ".join(found.in_flight))
         return
     if found.done:
-        console.print("Everything pinned runs; nothing waits. Nothing to do.")
+        shown.print("Everything pinned runs; nothing waits. Nothing to do.")
         return
     table = Table("#", "step", "slots", "takes away", "min", "why", title="Steps")
     for number, step in enumerate(found.steps, 1):
@@ -134,8 +132,8 @@ def _show(found: Plan, seen: Inventory) -> None:
         slots = ", ".join(step.slots or step.bmcs)
         takes = step.disruption.value
         table.add_row(*_cells(str(number), step.title, slots, takes, minutes, step.reason))
-    console.print(table)
-    console.print(
+    shown.print(table)
+    shown.print(
         f"{len(found.steps)} steps, {found.outages} outages, {found.resets} resets, "
         f"about {found.duration_s / 60:.0f} minutes"
     )

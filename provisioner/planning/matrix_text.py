@@ -96,6 +96,7 @@ def _written(tree: Tree, loc: tuple[str | int, ...]) -> Path:
     for part in loc:
         path.append(part)
         try:
+            # a wrong kind of key is one of the answers: TypeError says that the path ends here
             here = here[part]  # type: ignore[index]
         except (KeyError, IndexError, TypeError):
             break

@@ -110,7 +110,7 @@ def test_a_parameter_that_the_tool_could_read_as_something_else_is_refused(name:
 def test_a_recorded_configuration_is_read_whole(name: str):
     file = SAMPLES / "mlx" / name
     if not file.is_file():
-        pytest.skip("the recorded samples are not on this machine")
+        pytest.skip("no samples here: set PROVISIONER_SAMPLES")
     recorded = json.loads(file.read_text())["Device #1"]["tlv_configuration"]
 
     assert nvconfig.parse(file.read_text(), "x")["table"].keys() == recorded.keys()

@@ -129,7 +129,7 @@ def test_repeated_words_are_one_finding_with_its_count() -> None:
 def test_the_sample_log_is_read() -> None:
     path = SAMPLES / "misc" / "xid74_kmsg.txt"
     if not path.exists():
-        pytest.skip("the samples are not here")
+        pytest.skip("no samples here: set PROVISIONER_SAMPLES")
 
     found = events_of(path.read_text().splitlines())
 

@@ -173,7 +173,7 @@ def sample(name: str) -> list[list[str]]:
     """The rows of a published table, without its heading."""
     path = SAMPLES / "xid" / name
     if not path.exists():
-        pytest.skip("the samples are not here")
+        pytest.skip("no samples here: set PROVISIONER_SAMPLES")
     with path.open(newline="") as file:
         return list(csv.reader(file))[1:]
 

@@ -91,7 +91,9 @@ def test_a_qcow2_image_is_offered_as_the_raw_bytes_in_it(tmp_path: Path, compres
     assert found.url == f"https://d/images/{found.name}"
 
 
-@pytest.mark.skipif(shutil.which("qemu-img") is None, reason="qemu-img is not installed")
+@pytest.mark.skipif(
+    shutil.which("qemu-img") is None, reason="no qemu-img: apt-get install qemu-utils"
+)
 @pytest.mark.parametrize("options", [["-c"], [], ["-o", "cluster_size=4096"]])
 def test_what_qemu_writes_is_read_as_qemu_reads_it(tmp_path: Path, options: list[str]) -> None:
     data = content(96 * CLUSTER, seed=3) + bytes(5 * 512)

@@ -150,7 +150,7 @@ def test_a_package_that_is_not_in_the_lock_stops_apt(tmp_path):
     assert hook(tmp_path / "missing.deb").returncode == 1
 
 
-@pytest.mark.skipif(shutil.which("dpkg-deb") is None, reason="needs dpkg-deb, as Debian has it")
+@pytest.mark.skipif(shutil.which("dpkg-deb") is None, reason="no dpkg-deb: apt-get install dpkg")
 def test_without_a_lock_every_package_that_is_unpacked_is_written_down(tmp_path):
     control = tmp_path / "tree" / "DEBIAN" / "control"
     control.parent.mkdir(parents=True)

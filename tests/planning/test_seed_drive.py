@@ -32,7 +32,7 @@ def test_the_volume_says_its_own_size_and_label() -> None:
     assert made[16 * SECTOR + 40 : 16 * SECTOR + 46] == b"cidata"
 
 
-@pytest.mark.skipif(shutil.which("xorriso") is None, reason="xorriso is not installed")
+@pytest.mark.skipif(shutil.which("xorriso") is None, reason="no xorriso: apt-get install xorriso")
 def test_another_program_reads_its_files_by_their_true_names(tmp_path: Path) -> None:
     (tmp_path / "drive.iso").write_bytes(volume(FILES))
     command = ["xorriso", "-read_fs", "norock", "-osirrox", "on", "-indev", "drive.iso"]
@@ -45,7 +45,7 @@ def test_another_program_reads_its_files_by_their_true_names(tmp_path: Path) -> 
     assert found == FILES
 
 
-@pytest.mark.skipif(shutil.which("blkid") is None, reason="blkid is not installed")
+@pytest.mark.skipif(shutil.which("blkid") is None, reason="no blkid: apt-get install util-linux")
 def test_it_is_found_by_the_label_that_cloud_init_looks_for(tmp_path: Path) -> None:
     (tmp_path / "drive.iso").write_bytes(volume(FILES))
     command = ["blkid", "-p", "-o", "export", "drive.iso"]

@@ -21,7 +21,7 @@ EMULATOR = Path(sys.executable).with_name("sushy-emulator")
 def emulator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """URL of an emulator with its own certificate that wants a password."""
     if not EMULATOR.exists():
-        pytest.skip("sushy-tools is not installed beside this interpreter")
+        pytest.skip("no sushy-tools beside this interpreter: make setup")
     folder = tmp_path_factory.mktemp("sushy")
     cert, key = certificate("sushy", "127.0.0.1")
     (folder / "cert.pem").write_bytes(cert)

@@ -27,7 +27,7 @@ EMULATOR = Path(sys.executable).with_name("sushy-emulator")
 @pytest.fixture(scope="module")
 def emulator() -> Iterator[str]:
     if not EMULATOR.exists():
-        pytest.skip("sushy-tools is not installed beside this interpreter")
+        pytest.skip("no sushy-tools beside this interpreter: make setup")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

@@ -50,8 +50,12 @@ class LeafLine:
         """What is at this path, as JSON."""
         return await self.ask(Ask("GET", path))
 
-    async def ask(self, ask: Ask) -> Any:
-        """Send one request; its answer as JSON."""
+    async def find(self, path: str) -> Any:
+        """What is at this path, as JSON; None if there is no such thing (404)."""
+        return await self.ask(Ask("GET", path), missing=True)
+
+    async def ask(self, ask: Ask, *, missing: bool = False) -> Any:
+        """Send one request; its answer as JSON. `missing`: None for a 404."""
         call = Call(ask.method, ask.path, ask.body, timeout_s=REQUEST_S)
         try:
             reply = await self._transport.request(await self._found(), call)
@@ -62,6 +66,8 @@ class LeafLine:
             # 403: the factory's password must be changed before the API does anything
             self._address = None
             raise Refused(Reason.LOGIN_REFUSED, f"{ask.path}: status {reply.status}")
+        if missing and reply.status == 404:
+            return None
         if reply.status >= 300:
             words = reply.body[:200].decode("utf-8", errors="replace")
             detail = f"{ask.method} {ask.path}: status {reply.status}: {words}"

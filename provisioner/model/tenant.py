@@ -7,6 +7,7 @@ from enum import StrEnum
 from pydantic import Field
 
 from provisioner.model.base import Record
+from provisioner.model.release import GateRow, LeafRecord
 
 MAINTENANCE_VRF = "MAINT"  # 15 characters at most (Cumulus), never a customer's
 
@@ -71,7 +72,11 @@ class PortPlacement(Record):
 
 
 class ReleaseProof(Record):
-    """What was seen when a node entered a customer VRF: stored beside the certificate."""
+    """What was seen when a node entered a customer VRF: stored beside the certificate.
+
+    Version 2 has everything below `confirmed_at`. `sha256` is of the canonical JSON of all
+    the rest (`planning/release_proof.py`), the certificate's id included.
+    """
 
     node: str
     certificate: str
@@ -81,3 +86,13 @@ class ReleaseProof(Record):
     persisted: bool = False  # startup equals applied on every leaf
     revisions: tuple[str, ...] = ()  # "switch:revision"
     confirmed_at: float = 0.0
+
+    version: int = 1
+    vrf: str = ""
+    began_at: float = 0.0
+    certificate_digest: str = ""  # of the certificate's own record
+    before: tuple[LeafRecord, ...] = ()
+    after: tuple[LeafRecord, ...] = ()
+    gate: tuple[GateRow, ...] = ()
+    watched_s: float = 0.0  # how long it was looked at after the move, before it was believed
+    sha256: str = ""

@@ -1,0 +1,95 @@
+"""What is looked at before a node is a customer's, and what was seen: the rows of a release.
+
+Rule: a row that could not be judged is `unknown`, and that is as bad as `fail`; `none` means that
+there was nothing to look at (no partner, no overlay), and says so in the proof.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from provisioner.model.base import Record
+
+
+class GateCheck(StrEnum):
+    """One row of the gate. Closed: a new one is a new member with its meaning."""
+
+    PORT_VRF = "port_vrf"  # the port forwards in the tenant's VRF
+    ONE_VRF = "one_vrf"  # ... and in no other one: applied, connected routes
+    REVISION = "revision"  # nothing is on its way that could move it again
+    PERSISTED = "persisted"  # the leaf starts with what is applied
+    LINK = "link"  # the port is up
+    MTU = "mtu"  # and carries whole packets
+    CABLE = "cable"  # the planned node is at its other end
+    ADDRESS = "address"  # it has the address of its place, and the same ones as before
+    FLAPS = "flaps"  # its carrier came and went no more than a move explains
+    ACL_BOUND = "acl_bound"  # exactly the filters that must be on it
+    ACL_RULES = "acl_rules"  # with the same rules as before
+    ROUTE = "route"  # the tenant's VRF has the node's prefix
+    OFFLOADED = "offloaded"  # ... in the ASIC
+    REMOTE_ROUTE = "remote_route"  # ... and on the node's other leaves, through the overlay
+    REMAINDER = "remainder"  # no other VRF has it
+    FOREIGN_ROUTE = "foreign_route"  # the tenant's VRF has no route through another VRF
+    DEFAULT_ROUTE = "default_route"  # no way to everywhere that nobody asked for
+    IMPORTS = "imports"  # it takes routes of exactly the VRFs it may
+    IMPORTERS = "importers"  # and nobody takes its routes who may not
+    PEERS = "peers"  # no session that is not expected
+    PEER_STATE = "peer_state"  # every expected one is established
+    DYNAMIC_PEERS = "dynamic_peers"  # none came by itself, none could
+    OVERLAY = "overlay"  # its routes go by its own VNI only
+    TARGETS = "targets"  # with its own route targets only
+    FOREIGN_TARGETS = "foreign_targets"  # which no other VRF takes in
+    NEIGHBOURS = "neighbours"  # no entry of the node's outside of its VRF
+    FDB = "fdb"  # nor any of its MACs in a bridge
+    QOS = "qos"  # as before
+    ADAPTIVE_ROUTING = "adaptive_routing"  # as before
+    HEALTH = "health"  # the leaf calls itself healthy
+    REACHES = "reaches"  # packets arrive where they should
+    SHUT_OUT = "shut_out"  # and nowhere else
+    SHUT_IN = "shut_in"  # and nobody else's arrive at the node
+    STANDS = "stands"  # it was the same after a while
+
+
+class Verdict(StrEnum):
+    """How a row ended."""
+
+    PASS = "pass"  # noqa: S105 (a word, no secret)
+    FAIL = "fail"
+    UNKNOWN = "unknown"
+    NONE = "none"
+
+
+class GateRow(Record):
+    """One check at one place. `seen`: what was seen, in words, for a person."""
+
+    check: GateCheck
+    subject: str  # "leaf-su0-r3/swp1s0", "leaf-su0-r3", or "su0-n00 172.0.0.0 to 10.0.0.1"
+    verdict: Verdict
+    seen: str = ""
+
+    @property
+    def bad(self) -> bool:
+        """Whether it keeps a node from its tenant."""
+        return self.verdict in (Verdict.FAIL, Verdict.UNKNOWN)
+
+    def __str__(self) -> str:
+        return f"{self.check}: {self.subject}: {self.seen or self.verdict}"
+
+
+class LeafRecord(Record):
+    """One leaf before or after a release, for the proof: digests, not whole tables."""
+
+    switch: str
+    at: float
+    applied: str
+    saved: bool
+    ports: tuple[tuple[str, str], ...]  # (interface, VRF)
+    sessions: tuple[tuple[str, str, str], ...]  # (VRF, peer, state)
+    neighbours: tuple[tuple[str, str, str], ...]  # (interface, address, MAC) on the node's ports
+    targets: tuple[tuple[str, str], ...]  # (VRF, route target taken in)
+    qos: str
+    adaptive_routing: str
+    acls: tuple[tuple[str, str], ...]  # (name, digest)
+    addresses: tuple[tuple[str, str], ...] = ()  # (interface, address)
+    bound: tuple[tuple[str, str, str], ...] = ()  # (interface, ACL, direction)
+    transitions: tuple[tuple[str, int], ...] = ()  # (interface, carrier changes)

@@ -1,0 +1,273 @@
+"""What Cumulus Linux tells of its state, for the gate of a release: paths, and readings of answers.
+
+Rule: an answer that cannot be read raises `Unreadable`; it is never taken for an empty one. Paths
+follow the commands that NVIDIA documents: `nv show vrf V router rib ipv4 route`, `nv show vrf V
+router bgp neighbor`, `nv show evpn vni N bgp-info`, `nv show interface neighbor` (since 5.7; a
+view, whose REST form is documented nowhere and must be tried on a real switch), `nv show bridge
+domain D mac-table`, `nv show qos roce`, `nv show router adaptive-routing`, `nv show system health`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import quote
+
+from provisioner.model.leaf_state import (
+    NeighbourState,
+    PeerState,
+    PortState,
+    RouteState,
+    VniState,
+)
+from provisioner.switches.cumulus import DEFAULT_VRF, PREFIX, ROUTES_MAX
+
+NOW = "rev=operational"
+NEIGHBOURS_PATH = f"{PREFIX}/interface?{NOW}&view=neighbor"
+VNIS_PATH = f"{PREFIX}/evpn/vni?{NOW}"
+BRIDGES_PATH = f"{PREFIX}/bridge/domain?{NOW}"
+QOS_PATH = f"{PREFIX}/qos/roce?{NOW}"
+ADAPTIVE_PATH = f"{PREFIX}/router/adaptive-routing?{NOW}"
+ACLS_PATH = f"{PREFIX}/acl?{NOW}"
+HEALTH_PATH = f"{PREFIX}/system/health?{NOW}"
+FAMILIES = ("ipv4", "ipv6")
+ENTRIES_MAX = 200_000  # of neighbours, MACs; a leaf's tables hold fewer
+
+
+class Unreadable(ValueError):
+    """An answer that says nothing that could be relied upon."""
+
+
+def rib_path(vrf: str, family: str) -> str:
+    """The routes of one VRF and one family."""
+    return f"{PREFIX}/vrf/{quote(vrf, safe='')}/router/rib/{family}/route?{NOW}"
+
+
+def peers_path(vrf: str) -> str:
+    """The BGP sessions of one VRF."""
+    return f"{PREFIX}/vrf/{quote(vrf, safe='')}/router/bgp/neighbor?{NOW}"
+
+
+def families_path(vrf: str) -> str:
+    """What one VRF imports, by address family."""
+    return f"{PREFIX}/vrf/{quote(vrf, safe='')}/router/bgp/address-family?{NOW}"
+
+
+def vrf_vnis_path(vrf: str) -> str:
+    """Which VNIs the routes of one VRF go by."""
+    return f"{PREFIX}/vrf/{quote(vrf, safe='')}/evpn?{NOW}"
+
+
+def targets_path(vni: str) -> str:
+    """Route targets of one VNI."""
+    return f"{PREFIX}/evpn/vni/{quote(vni, safe='')}/bgp-info?{NOW}"
+
+
+def macs_path(bridge: str) -> str:
+    """The forwarding database of one bridge."""
+    return f"{PREFIX}/bridge/domain/{quote(bridge, safe='')}/mac-table?{NOW}"
+
+
+def lldp_path(interface: str) -> str:
+    """Whom a port hears."""
+    return f"{PREFIX}/interface/{quote(interface, safe='')}/lldp/neighbor?{NOW}"
+
+
+def counters_path(interface: str) -> str:
+    """What a port counted."""
+    return f"{PREFIX}/interface/{quote(interface, safe='')}/link/stats?{NOW}"
+
+
+def digest(document: Any) -> str:
+    """SHA-256 of the canonical JSON; "" of nothing."""
+    if document is None or document == {}:
+        return ""
+    text = json.dumps(document, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def at(document: Any, *path: str) -> Mapping[str, Any]:
+    """What is at this path; {} if nothing is, `Unreadable` if it is no object."""
+    for key in path:
+        if not isinstance(document, Mapping):
+            raise Unreadable(f"no object on the way to {'/'.join(path)}")
+        document = document.get(key, {})
+        if document is None:
+            document = {}
+    if not isinstance(document, Mapping):
+        raise Unreadable(f"{'/'.join(path) or 'the answer'}: no object")
+    return document
+
+
+def read_routes(answer: Any) -> tuple[RouteState, ...]:
+    """Routes with their flags: selected, offloaded (`S` and `o` of `nv show`)."""
+    table = at(answer)
+    if len(table) > ROUTES_MAX:
+        raise Unreadable("more routes than a leaf can hold")
+    return tuple(route for prefix in table for route in _routes(prefix, table[prefix]))
+
+
+def _routes(prefix: str, entry: Any) -> Iterator[RouteState]:
+    try:
+        network = str(ipaddress.ip_network(prefix, strict=False))
+    except ValueError:
+        raise Unreadable(f"{prefix!r:.50} is no prefix") from None
+    protocols = at(entry, "protocol")
+    if not protocols:  # some releases list prefixes without details: then nothing is known of it
+        yield RouteState(network, "", selected=False, offloaded=False)
+    for protocol, told in protocols.items():
+        for one in at(told, "entry-index").values():
+            flags, via = at(one, "flags"), at(one, "via")
+            named = {
+                str(hop["vrf"]) for hop in via.values() if isinstance(hop, dict) and "vrf" in hop
+            }
+            yield RouteState(
+                network,
+                str(protocol),
+                selected="selected" in flags,
+                offloaded="offloaded" in flags,
+                via=tuple(sorted(named)),
+            )
+
+
+def read_peers(answer: Any) -> dict[str, PeerState]:
+    """BGP sessions; a state is in lower case, "" if none is told."""
+    found = {}
+    for peer, entry in at(answer).items():
+        told = at(answer, peer)
+        state = told.get("state", "")
+        dynamic = told.get("dynamic") in (True, "on", "yes") or told.get("type") == "dynamic"
+        found[peer] = PeerState(str(state).lower() if isinstance(entry, dict) else "", dynamic)
+    return found
+
+
+def read_imports(answer: Any) -> frozenset[str]:
+    """VRFs whose routes are taken in, in either family."""
+    found: set[str] = set()
+    for family in at(answer):
+        told = at(answer, family, "route-import", "from-vrf")
+        found |= set(at(told, "list"))
+    return frozenset(found)
+
+
+def read_targets(answer: Any) -> VniState:
+    """Route targets of a VNI, as `bgp-info` tells them."""
+    return VniState(
+        imports=frozenset(at(answer, "import-route-target")),
+        exports=frozenset(at(answer, "export-route-target")),
+    )
+
+
+def read_neighbours(answer: Any) -> tuple[NeighbourState, ...]:
+    """Every entry of ARP and neighbour discovery."""
+    found = []
+    for interface in at(answer):
+        for family in FAMILIES:
+            entries = at(answer, interface, "ip", "neighbor", family)
+            for address, entry in entries.items():
+                mac = entry.get("lladdr", "") if isinstance(entry, dict) else None
+                if not isinstance(mac, str):
+                    raise Unreadable(f"neighbour {address!r:.50} on {interface[:20]}")
+                found.append(NeighbourState(interface, address, mac.lower()))
+    if len(found) > ENTRIES_MAX:
+        raise Unreadable("more neighbours than a leaf can hold")
+    return tuple(found)
+
+
+def read_macs(answer: Any) -> dict[str, str]:
+    """MAC -> interface."""
+    found = {}
+    for entry in at(answer).values():
+        if not isinstance(entry, dict) or not isinstance(entry.get("mac"), str):
+            raise Unreadable("an entry of the MAC table without a MAC")
+        found[entry["mac"].lower()] = str(entry.get("interface", ""))
+    return found
+
+
+def read_lldp(answer: Any) -> frozenset[tuple[str, str]]:
+    """(system, port) of everybody who is heard."""
+    found = set()
+    for system in at(answer):
+        port = at(answer, system, "port").get("name", "")
+        found.add((system, str(port)))
+    return frozenset(found)
+
+
+def read_issues(answer: Any) -> tuple[str, ...]:
+    """What is not well; () only where it says OK."""
+    health = at(answer)
+    issues = tuple(
+        f"{part}: {entry.get('issue', '') if isinstance(entry, dict) else entry}"[:120]
+        for part, entry in sorted(at(health, "issues").items())
+    )
+    if health.get("status") == "OK":
+        return issues
+    return issues or (f"status {health.get('status')!r:.40}",)
+
+
+def number(value: Any) -> int | None:
+    """A count, also where it is written as text ("300 Bytes" is not one)."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int):
+        return value
+    return int(value) if isinstance(value, str) and value.isascii() and value.isdigit() else None
+
+
+def read_port(
+    entry: Any, applied: Any, neighbours: frozenset[tuple[str, str]], counters: Any
+) -> PortState:
+    """One port from its operational entry, its applied one, LLDP and counters."""
+    ip, link, acl = at(entry, "ip"), at(entry, "link"), at(entry, "acl")
+    state = link.get("state")
+    mtu, counted = link.get("mtu"), at(counters)
+    return PortState(
+        vrf=vrf_of(entry),
+        applied_vrf=vrf_of(applied),
+        up=state == "up" or (isinstance(state, Mapping) and "up" in state),
+        mtu=number(mtu),
+        addresses=frozenset(at(ip, "address")),
+        acls=frozenset((name, way) for name in acl for way in at(acl, name)),
+        neighbours=neighbours,
+        transitions=number(counted.get("carrier-transitions")),
+        in_bytes=number(counted.get("in-bytes")),
+        out_bytes=number(counted.get("out-bytes")),
+    )
+
+
+def vrf_of(entry: Any) -> str:
+    """VRF of an interface; the default one if it names none."""
+    vrf = at(entry, "ip").get("vrf", "")
+    if not isinstance(vrf, str):
+        raise Unreadable("a VRF that is no name")
+    return vrf or DEFAULT_VRF
+
+
+def configured_targets(applied: Any) -> dict[str, VniState]:
+    """VRF -> the route targets that its configuration names; only where it names any."""
+    found = {}
+    for vrf in at(applied, "vrf"):
+        bgp = at(applied, "vrf", vrf, "router", "bgp")
+        state = VniState(
+            imports=frozenset(at(bgp, "route-import", "from-evpn", "route-target")),
+            exports=frozenset(at(bgp, "route-export", "to-evpn", "route-target")),
+        )
+        if state.imports or state.exports:
+            found[vrf] = state
+    return found
+
+
+def configured_peers(applied: Any) -> dict[str, frozenset[str]]:
+    """VRF -> the sessions that its configuration names."""
+    vrfs = at(applied, "vrf")
+    return {v: frozenset(at(vrfs, v, "router", "bgp", "neighbor")) for v in vrfs}
+
+
+def listening(applied: Any) -> frozenset[str]:
+    """VRFs whose BGP takes sessions from a whole range (`dynamic-neighbor listen-range`)."""
+    vrfs = at(applied, "vrf")
+    path = ("router", "bgp", "dynamic-neighbor", "listen-range")
+    return frozenset(v for v in vrfs if at(vrfs, v, *path))

@@ -25,6 +25,13 @@ GPUS = tuple(
 )
 
 
+KERNEL = """\
+2025-06-15T15:00:00,000000+00:00 Linux version 6.1.0 (a@b)
+2025-06-15T15:06:40,000000+00:00 acme_probe: port 7 is asleep
+end-of-output
+"""
+
+
 @pytest.fixture
 def site(tmp_path: Path) -> Path:
     async def fill() -> None:
@@ -36,7 +43,13 @@ def site(tmp_path: Path) -> Path:
             operation = await data.store.take(operation.id)
             raw = {name: e.model_dump(mode="json") for name, e in STORED.items()}
             digest = await data.store.put_evidence(json.dumps(raw, sort_keys=True))
+            said = Evidence(source="dmesg", exit_code=0, text=KERNEL)
+            kernel = {"kernel_errors": said.model_dump(mode="json")}
+            logged = await data.store.put_evidence(json.dumps(kernel))
             results = (
+                CheckResult(
+                    check="kernel_errors", gate=Gate.A, verdict=Verdict.FAIL, evidence=logged
+                ),
                 CheckResult(
                     check="nccl_single", gate=Gate.B, verdict=Verdict.PASS, evidence=digest
                 ),
@@ -67,7 +80,11 @@ def test_the_same_thresholds_give_the_same_verdict_and_lost_evidence_is_no_pass(
     told = certify(site, "n1", code=1)
     now = {r["check"]: (r["was"], r["now"]) for r in told["nodes"][0]["results"]}
 
-    assert now == {"nccl_single": ("pass", "pass"), "ecc": ("pass", "skipped")}
+    assert now == {
+        "kernel_errors": ("fail", "fail"),
+        "nccl_single": ("pass", "pass"),
+        "ecc": ("pass", "skipped"),
+    }
     assert told["nodes"][0]["worse"] == 1
 
 
@@ -76,14 +93,22 @@ def test_other_thresholds_show_what_would_change_and_change_nothing(site: Path) 
     (site / "own.yaml").write_text(own)
 
     told = certify(site, "--all", "--thresholds", "own.yaml", code=1)
-    result = told["nodes"][0]["results"][0]
+    result = told["nodes"][0]["results"][1]
     table = run(["certify", "--rejudge", "n1", "--thresholds", "own.yaml"], site)
 
     assert (result["was"], result["now"]) == ("pass", "fail")
     assert result["findings"][0]["wanted"] == "at least 500 GB/s"
     assert told["changed"] == 2
     assert "2 would change" in table.stdout
-    assert certify(site, "n1", code=1)["nodes"][0]["results"][0]["was"] == "pass"
+    assert certify(site, "n1", code=1)["nodes"][0]["results"][1]["was"] == "pass"
+
+
+def test_what_the_site_calls_harmless_is_so_when_evidence_is_judged_again(site: Path) -> None:
+    (site / "settings.yaml").write_text("kernel_lines_harmless: ['acme_probe: ']\n")
+
+    told = certify(site, "n1", "--settings", "settings.yaml", code=1)
+
+    assert told["nodes"][0]["results"][0]["now"] == "pass"
 
 
 @pytest.mark.parametrize(

@@ -49,5 +49,9 @@ def _columns(node: Node) -> dict[str, object]:
         "kind": str(node.kind),
         "state": str(node.state),
         "generation": node.generation,
+        "tenant": node.tenant,
+        "release": node.release,
+        "profile": node.profile,
+        "rack": node.location.rack,
         "body": node.model_dump_json(),
     }

@@ -38,7 +38,13 @@ nodes = Table(
     Column("kind", String, nullable=False),
     Column("state", String, nullable=False, index=True),
     Column("generation", Integer, nullable=False),
+    # beside the body, so that lists are filtered without reading it
+    Column("tenant", String, nullable=False, index=True, server_default=""),
+    Column("release", String, nullable=False, server_default=""),
+    Column("profile", String, nullable=False, server_default=""),
+    Column("rack", String, nullable=False, server_default=""),
     Column("body", Text, nullable=False),
+    Index("ix_nodes_summary", "kind", "state", "release", "tenant"),
 )
 
 operations = Table(

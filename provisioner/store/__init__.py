@@ -4,7 +4,10 @@ Law: nothing here decides anything. Row functions (`*_rows.py`, `journal.py`) ar
 a connection inside a transaction, and may be run twice; `SqlStore` is the only way to them.
 """
 
-from provisioner.store import access_schema  # noqa: F401 (its tables belong to the metadata)
+from provisioner.store import (
+    access_schema,  # noqa: F401 (its tables belong to the metadata)
+    campaign_schema,  # noqa: F401 (likewise)
+)
 from provisioner.store.data_directory import DataLock, lock_data_directory
 from provisioner.store.journal import ChainCheck
 from provisioner.store.master_key import MasterKey, prepare_key, rekey

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from provisioner.checks.check import Pattern
-from provisioner.model.base import Record
+from provisioner.settings_api import ApiSettings
 
 
-class Settings(Record):
+class Settings(ApiSettings):
     """Times are seconds of the daemon's clock unless the name says otherwise."""
 
     production: bool = Field(
@@ -146,6 +146,15 @@ class Settings(Record):
         description="Gates that a node passes: a identity and errors, b load, c fabric with "
         "partners, d long burn of new nodes and parts.",
     )
+    release_gates: str = Field(
+        "",
+        pattern=r"^(abc?d?)?$",
+        description="Gates that a certificate must prove before its node goes to a tenant; empty: "
+        "those of `certify_gates`.",
+    )
+    fabric_days: float = Field(
+        90.0, gt=0, description="Gate C is proved anew when its proof is older than this, in days."
+    )
     test_budget_s: float = Field(
         0.0, ge=0, description="Time that the tests of one node may take; 0: as long as it takes."
     )
@@ -226,6 +235,19 @@ class Settings(Record):
         2, ge=0, le=10, description="Automatic tries to leave quarantine, for passing causes."
     )
     remedy_s: float = Field(1800.0, gt=0, description="Wait in quarantine before such a try.")
+
+    @property
+    def gates_to_release(self) -> str:
+        """The letters of the gates that a release demands."""
+        return self.release_gates or self.certify_gates
+
+    @model_validator(mode="after")
+    def _provable(self) -> Settings:
+        lacking = sorted(set(self.release_gates) - set(self.certify_gates))
+        if lacking:
+            gates = ", ".join(lacking)
+            raise ValueError(f"release_gates demands {gates}, which certify_gates never proves")
+        return self
 
 
 def markdown() -> str:

@@ -31,7 +31,7 @@ class Token(Record):
     """A local token. Times are seconds since the epoch."""
 
     id: str  # shown in lists and logs: no secret
-    digest: str  # SHA-256 of the token, hex
+    sha256: str  # of the token, hex
     subject: str  # the person or program that has it
     role: Role
     tenant: str = ""  # of the role tenant: whose nodes it is for
@@ -58,6 +58,21 @@ class Caller(Record):
         return bool(self.roles & STAFF)
 
 
+class ChangeKind(StrEnum):
+    """What may be asked for. `docs/access.md` lists who may, and what can need a second person."""
+
+    NODE_RETRY = "node.retry"
+    NODE_RECLAIM = "node.reclaim"
+    TENANT_PUT = "tenant.put"
+    TENANT_SHRINK = "tenant.shrink"
+    TENANT_DELETE = "tenant.delete"
+    TENANT_SETTLE = "tenant.settle"
+    CERTIFICATE_REVOKE = "certificate.revoke"
+    ALERT_OVERRIDE = "alert.override"
+    ALERT_CLEAR = "alert.clear"
+    TOKEN_REVOKE = "token.revoke"  # noqa: S105 (a kind of change, not a token)
+
+
 class RequestState(StrEnum):
     WAITING = "waiting"  # for another person's approval
     RUNNING = "running"
@@ -72,7 +87,7 @@ class ChangeRequest(Record):
     """Something that a person asked for through the API, and what became of it."""
 
     id: int = 0  # given by the store, from 1
-    kind: str  # "tenant.delete"
+    kind: ChangeKind
     subject: str  # the node or tenant that it is about
     tenant: str = ""  # that may see it, beside the staff
     arguments: dict[str, Any] = Field(default_factory=dict)

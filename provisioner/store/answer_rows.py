@@ -35,10 +35,10 @@ def begin(
     old = select(answers.c.caller, answers.c.key).where(answers.c.asked_at < now - keep_s)
     for row in connection.execute(old.limit(DELETED_MAX)).all():
         connection.execute(delete(answers).where(_is(row.caller, row.key)))
-    row = connection.execute(select(answers).where(_is(caller, key))).first()
-    if row is not None:
-        headers = {str(k): str(v) for k, v in parse_object(row.headers, "answers").items()}
-        return KeptAnswer(row.fingerprint, row.status, headers, row.body)
+    kept = connection.execute(select(answers).where(_is(caller, key))).first()
+    if kept is not None:
+        headers = {str(k): str(v) for k, v in parse_object(kept.headers, "answers").items()}
+        return KeptAnswer(kept.fingerprint, kept.status, headers, kept.body)
     connection.execute(
         insert(answers).values(
             caller=caller,

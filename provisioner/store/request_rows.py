@@ -19,7 +19,7 @@ def add_request(connection: Connection, asked: ChangeRequest) -> ChangeRequest:
     """A new row with the next number, and a row of the journal."""
     number = (connection.scalar(select(func.max(requests.c.id))) or 0) + 1
     stored = asked.model_copy(update={"id": number})
-    row = insert(requests).values(id=number, subject=clean(asked.subject), kind=asked.kind)
+    row = insert(requests).values(id=number, subject=clean(asked.subject), kind=str(asked.kind))
     connection.execute(row.values(**_columns(stored)))
     _note(connection, stored, stored.asked_by, stored.asked_at)
     return stored
@@ -90,7 +90,7 @@ def _note(connection: Connection, asked: ChangeRequest, by: str, now: float) -> 
     """Who, what, and what became of it: the audit's row."""
     detail = {
         "id": asked.id,
-        "kind": asked.kind,
+        "kind": asked.kind.value,
         "subject": asked.subject,
         "state": asked.state.value,
         "by": by,

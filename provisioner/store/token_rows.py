@@ -18,7 +18,7 @@ def add_token(connection: Connection, token: Token, now: float) -> None:
     connection.execute(
         insert(tokens).values(
             id=token.id,
-            digest=token.digest,
+            digest=token.sha256,
             expires_at=token.expires_at,
             body=token.model_dump_json(),
         )

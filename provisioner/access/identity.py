@@ -1,0 +1,85 @@
+"""From a request's Authorization header to a caller, or nobody (RFC 6750).
+
+Rule: fails closed. An unknown, expired or revoked token, an unreachable provider, a role that
+nobody declared: all of them are nobody, and the log has the reason without the token.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from provisioner.access.tokens import TOKEN, sha256_of
+from provisioner.model.access import Caller, Role, Token
+from provisioner.ports import Clock
+
+log = logging.getLogger(__name__)
+HEADER_MAX = 8000  # characters; an OIDC token with many groups has some 4,000
+
+FindToken = Callable[[str], Awaitable[Token | None]]
+
+
+class Provider(Protocol):
+    """Reads the tokens of somebody else: OIDC."""
+
+    async def caller(self, token: str) -> Caller | None: ...
+
+    async def close(self) -> None: ...
+
+
+class Identity:
+    """Local tokens first; whatever does not look like one goes to the provider, if there is one."""
+
+    def __init__(self, find: FindToken, clock: Clock, provider: Provider | None = None) -> None:
+        self._find = find
+        self._clock = clock
+        self._provider = provider
+
+    async def caller(self, authorization: str) -> Caller | None:
+        """Who it is, or None."""
+        scheme, _, token = authorization.partition(" ")
+        token = token.strip()
+        if scheme.lower() != "bearer" or not token or len(token) > HEADER_MAX:
+            return None
+        if TOKEN.fullmatch(token):
+            return await self._local(token)
+        if self._provider is not None and token.count(".") == 2:  # a JWS has three parts
+            return await self._provider.caller(token)
+        return None
+
+    async def _local(self, token: str) -> Caller | None:
+        found = await self._find(sha256_of(token))
+        if found is None:
+            return None
+        if not found.good(self._clock.now()):
+            log.info("token %s of %s is no longer good", found.id, found.subject)
+            return None
+        return Caller(
+            subject=found.subject,
+            roles=frozenset({found.role}),
+            tenant=found.tenant,
+            via=f"token {found.id}",
+        )
+
+    async def close(self) -> None:
+        """Let go of the provider."""
+        if self._provider is not None:
+            await self._provider.close()
+
+
+def caller_of(subject: str, words: frozenset[str], tenant: str, via: str) -> Caller | None:
+    """A caller from foreign words for roles; None if none is ours, or they contradict.
+
+    The role tenant stands alone: somebody who is staff and a tenant would see both sides.
+    """
+    roles = frozenset(r for r in Role if r.value in words)
+    if not roles or not subject:
+        return None
+    if Role.TENANT in roles:
+        return None if len(roles) > 1 or not tenant else _caller(subject, roles, tenant, via)
+    return _caller(subject, roles, "", via)
+
+
+def _caller(subject: str, roles: frozenset[Role], tenant: str, via: str) -> Caller:
+    return Caller(subject=subject, roles=roles, tenant=tenant, via=via)

@@ -1,0 +1,190 @@
+"""Tokens of an OIDC provider: keys fetched by discovery, signature, issuer, audience and times.
+
+OpenID Connect Discovery 1.0 section 4, RFC 7517 (keys), RFC 9068 (access tokens as JWT), RFC 8725
+(algorithms are chosen here, never by the token).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import ssl
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import aiohttp
+import jwt
+
+from provisioner.access.identity import caller_of
+from provisioner.model.access import Caller
+from provisioner.model.input_error import InputError
+
+log = logging.getLogger(__name__)
+
+# asymmetric ones only: with HS256 a public key would be a shared secret (RFC 8725 section 3.1)
+ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "EdDSA")
+LEEWAY_S = 30.0  # clocks of two machines
+KEYS_FRESH_S = 3600.0  # a key that was withdrawn is believed this long at most
+KEYS_AGAIN_S = 30.0  # an unknown key id makes us ask again, but not more often than this
+DOCUMENT_MAX = 256 * 1024  # bytes
+KEYS_MAX = 100
+TIMEOUT_S = 10.0
+
+
+@dataclass(frozen=True)
+class OidcSite:
+    """What a site says of its provider. Claims may be paths: "realm_access.roles"."""
+
+    issuer: str
+    audience: str
+    roles_claim: str = "roles"
+    tenant_claim: str = "tenant"
+    role_prefix: str = ""  # "provisioner-": a role is "provisioner-operator"
+
+    def check(self) -> None:
+        """Raises InputError for what cannot be safe."""
+        parts = urlsplit(self.issuer)
+        local = parts.hostname in ("127.0.0.1", "::1", "localhost")
+        safe = parts.scheme == "https" or (local and parts.scheme == "http")
+        if not parts.hostname or not safe:
+            remedy = "Write the issuer as the provider does: https://..."
+            raise InputError("api_oidc_issuer", self.issuer, "this is no https address", remedy)
+        if not self.audience:
+            problem = "without an audience, tokens for other services would be taken"
+            raise InputError("api_oidc_audience", "", problem, "Name ours at the provider.")
+
+
+class OidcProvider:
+    """Keys are kept for an hour; while the provider is silent, older ones are not believed."""
+
+    def __init__(
+        self, site: OidcSite, now: Callable[[], float], ca_file: Path | None = None
+    ) -> None:
+        site.check()
+        self._site = site
+        self._now = now
+        self._keys: Mapping[str, jwt.PyJWK] = {}
+        self._fetched_at = -KEYS_FRESH_S
+        self._asked_at = -KEYS_AGAIN_S
+        self._fetching = asyncio.Lock()
+        self._session: aiohttp.ClientSession | None = None
+        self._ca_file = ca_file
+
+    async def caller(self, token: str) -> Caller | None:
+        """Who the token is for, or None; the log has why."""
+        try:
+            header = jwt.get_unverified_header(token)
+            key = await self._key(str(header.get("kid", "")))
+            if key is None:
+                raise jwt.InvalidTokenError("no key of the provider signed it")
+            claims = jwt.decode(
+                token,
+                key,
+                algorithms=[key.algorithm_name] if key.algorithm_name in ALGORITHMS else [],
+                audience=self._site.audience,
+                issuer=self._site.issuer,
+                leeway=LEEWAY_S,
+                options={"require": ["exp", "iat", "iss", "aud", "sub"]},
+            )
+        except (jwt.PyJWTError, ValueError, TypeError, RecursionError) as error:
+            log.info("a token of the provider is not good: %s", str(error)[:200])
+            return None
+        return self._caller(claims)
+
+    def _caller(self, claims: Mapping[str, Any]) -> Caller | None:
+        words = _claim(claims, self._site.roles_claim)
+        words = words.split() if isinstance(words, str) else words
+        if not isinstance(words, list):
+            return None
+        prefix = self._site.role_prefix
+        own = {w[len(prefix) :] for w in words if isinstance(w, str) and w.startswith(prefix)}
+        tenant = _claim(claims, self._site.tenant_claim)
+        subject = str(claims.get("sub", ""))[:200]
+        tenant = tenant if isinstance(tenant, str) else ""
+        return caller_of(subject, frozenset(own), tenant, self._site.issuer)
+
+    async def _key(self, kid: str) -> jwt.PyJWK | None:
+        now = self._now()
+        stale = now - self._fetched_at > KEYS_FRESH_S
+        if (stale or kid not in self._keys) and now - self._asked_at >= KEYS_AGAIN_S:
+            async with self._fetching:
+                if self._asked_at < now:  # nobody asked while we waited
+                    self._asked_at = now
+                    await self._fetch()
+        if self._now() - self._fetched_at > KEYS_FRESH_S:
+            return None
+        if not kid and len(self._keys) == 1:
+            return next(iter(self._keys.values()))
+        return self._keys.get(kid)
+
+    async def _fetch(self) -> None:
+        """Discovery, then the keys. A silent provider is logged; nothing is raised."""
+        try:
+            async with asyncio.timeout(TIMEOUT_S):
+                found = await self._document(
+                    self._site.issuer.rstrip("/") + "/.well-known/openid-configuration"
+                )
+                if found.get("issuer") != self._site.issuer:
+                    raise ValueError("it names another issuer than the one that was configured")
+                address = str(found.get("jwks_uri", ""))
+                if urlsplit(address).scheme != urlsplit(self._site.issuer).scheme:
+                    raise ValueError("its keys are at an address of another scheme")
+                self._keys = _keys_of(await self._document(address))
+                self._fetched_at = self._now()
+        except (aiohttp.ClientError, OSError, TimeoutError, ValueError, RecursionError) as error:
+            log.warning("keys of %s cannot be read: %s", self._site.issuer, str(error)[:200])
+
+    async def _document(self, address: str) -> dict[str, Any]:
+        if self._session is None:
+            trusted = ssl.create_default_context(cafile=self._ca_file)
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(ssl=trusted, limit=2)
+            )
+        async with self._session.get(address, allow_redirects=False) as answer:
+            if answer.status != 200:
+                raise ValueError(f"{address} answers {answer.status}")
+            body = await answer.content.read(DOCUMENT_MAX + 1)
+            while len(body) <= DOCUMENT_MAX and not answer.content.at_eof():
+                body += await answer.content.read(DOCUMENT_MAX + 1 - len(body))
+        if len(body) > DOCUMENT_MAX:
+            raise ValueError(f"{address} answers with more than {DOCUMENT_MAX} bytes")
+        found = json.loads(body)
+        if not isinstance(found, dict):
+            raise ValueError(f"{address} is no JSON object")
+        return found
+
+    async def close(self) -> None:
+        """Close the connection to the provider."""
+        if self._session is not None:
+            await self._session.close()
+
+
+def _keys_of(document: Mapping[str, Any]) -> Mapping[str, jwt.PyJWK]:
+    """The keys that sign, by id; those that we cannot use are left out."""
+    listed = document.get("keys")
+    if not isinstance(listed, list):
+        raise ValueError("the provider lists no keys")
+    keys = {}
+    for entry in listed[:KEYS_MAX]:
+        if not isinstance(entry, dict) or entry.get("use", "sig") != "sig":
+            continue
+        try:
+            key = jwt.PyJWK(entry)
+        except (jwt.PyJWTError, ValueError, TypeError):
+            continue
+        if key.algorithm_name in ALGORITHMS:
+            keys[str(entry.get("kid", ""))] = key
+    return keys
+
+
+def _claim(claims: Mapping[str, Any], path: str) -> Any:
+    found: Any = claims.get(path)
+    if found is None:  # a claim's own name may have dots; else they lead into objects
+        found = claims
+        for word in path.split("."):
+            found = found.get(word) if isinstance(found, dict) else None
+    return found

@@ -1,0 +1,49 @@
+"""Local tokens: made once, shown once; what is kept is a SHA-256.
+
+256 random bits need no slow hash: nobody can try them out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets
+
+from provisioner.model.access import Role, Token
+from provisioner.model.input_error import InputError
+
+# tokens are recognised where they must not be, in a repository or a log, by their beginning
+PREFIX = "prv_"
+TOKEN = re.compile(r"prv_[A-Za-z0-9_-]{43}")
+SUBJECT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,99}")
+DAYS_MAX = 366.0  # nobody remembers who has an older one
+DAY_S = 86400.0
+
+
+def sha256_of(token: str) -> str:
+    """What is kept of a token, hex."""
+    return hashlib.sha256(token.encode("utf-8", "replace")).hexdigest()
+
+
+def new_token(subject: str, role: Role, tenant: str, days: float, now: float) -> tuple[str, Token]:
+    """The token, to be shown once, and its record. Raises InputError."""
+    if not SUBJECT.fullmatch(subject):
+        remedy = "Name the person or program: letters, digits and . _ @ + -, at most 100."
+        raise InputError("--subject", subject[:100], "this is no name", remedy)
+    if (role is Role.TENANT) != bool(tenant):
+        problem = "a token of the role tenant, and no other, names a tenant"
+        raise InputError("--tenant", tenant, problem, "See docs/access.md.")
+    if not 0.0 < days <= DAYS_MAX:
+        remedy = f"Say at most {DAYS_MAX:.0f} days; make a new one in time."
+        raise InputError("--days", f"{days:g}", "a token cannot live that long", remedy)
+    token = PREFIX + secrets.token_urlsafe(32)
+    record = Token(
+        id=secrets.token_hex(4),
+        sha256=sha256_of(token),
+        subject=subject,
+        role=role,
+        tenant=tenant,
+        made_at=now,
+        expires_at=now + days * DAY_S,
+    )
+    return token, record

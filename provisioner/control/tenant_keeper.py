@@ -8,6 +8,7 @@ gets nodes when its network was seen everywhere, and is forgotten when it was se
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -17,7 +18,11 @@ from provisioner.model.tenant import Phase, Tenant
 from provisioner.planning import tenants as requests
 from provisioner.planning.tenants import Request
 from provisioner.planning.vrf_plan import FabricPlan
-from provisioner.ports import Clock, FabricStep, Isolation, StaleWrite, Store
+from provisioner.ports import Clock, FabricStep, Isolation, PortError, StaleWrite, Store
+
+log = logging.getLogger(__name__)
+
+Prove = Callable[[Tenant, FabricPlan], Awaitable[tuple[Blocker, ...]]]
 
 
 @dataclass(frozen=True)
@@ -35,7 +40,10 @@ class Answer:
 
 
 class TenantKeeper:
-    """One per process. `fabric` tells the leaves of now; requests are taken one at a time."""
+    """One per process. `fabric` tells the leaves of now; requests are taken one at a time.
+
+    `prove` looks at what the fabric does for a tenant beside its configuration, before it is ready.
+    """
 
     def __init__(
         self,
@@ -43,12 +51,40 @@ class TenantKeeper:
         clock: Clock,
         isolations: Sequence[Isolation],
         fabric: Callable[[], Awaitable[FabricPlan]],
+        prove: Prove | None = None,
     ) -> None:
         self._store = store
         self._clock = clock
         self._isolations = tuple(isolations)
         self._fabric = fabric
+        self._prove = prove
         self._turn = asyncio.Lock()
+        self._told: dict[str, tuple[Blocker, ...]] = {}
+
+    async def run(self, every_s: float) -> None:
+        """For ever: go on with whatever tenant is not yet as it is written down."""
+        while True:
+            try:
+                await self.tick()
+            except PortError as error:  # the store; the scheduler tells of it as well
+                log.warning("no look at tenants: %s", error)
+            await self._clock.sleep(every_s)
+
+    async def tick(self) -> None:
+        """One look. Whoever asked for a change may be gone, killed, or waiting for a leaf.
+
+        What stands in the way is logged once, and again when it is something else.
+        """
+        waiting = [t for t in await self._store.tenants() if t.number is not None]
+        waiting = [t for t in waiting if t.phase is not Phase.READY]
+        self._told = {t.name: self._told.get(t.name, ()) for t in waiting}
+        for tenant in waiting:
+            answer = await self.settle(tenant.name)
+            if answer.blockers and answer.blockers != self._told[tenant.name]:
+                log.warning("tenant %s is %s: %s", tenant.name, tenant.phase, answer.blockers[0])
+            elif not answer.blockers:
+                log.info("tenant %s: %s is done", tenant.name, tenant.phase)
+            self._told[tenant.name] = answer.blockers
 
     async def create(self, asked: Request, *, dry_run: bool = False) -> Answer:
         """A new tenant, with its network on every device concerned."""
@@ -139,6 +175,10 @@ class TenantKeeper:
             # looked at anew: what the one fabric took may have taken its time
             delta = await isolation.delta(rows, (row.name,))
             blockers = delta.blockers or await isolation.bring(delta)
+            if blockers:
+                return Answer(row, steps=steps, blockers=blockers)
+        if self._prove is not None and row.phase is Phase.MAKING:
+            blockers = await self._prove(row, await self._fabric())
             if blockers:
                 return Answer(row, steps=steps, blockers=blockers)
         now = self._clock.now()

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from provisioner.execution.leaf_line import LeafLine, Lookup, Refused, Views, views
+from provisioner.execution.leaf_turns import turn
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.ports import Clock, Malformed, PortError, SwitchTransport
 from provisioner.settings import Settings
@@ -100,11 +101,11 @@ class Leaf:
             while self._waiting:
                 await self._gather()
                 batch = self._take()
-                outcome = await self._batch([m for w in batch for m in w.moves])
+                outcome = await self._in_turn([m for w in batch for m in w.moves])
                 alone = len(batch) > 1 and any(b.reason in _OF_ONE_PORT for b in outcome.blockers)
                 for waiting in batch:
                     # one bad port makes a whole revision invalid: then each node has its own
-                    mine = await self._batch(waiting.moves) if alone else outcome
+                    mine = await self._in_turn(waiting.moves) if alone else outcome
                     if not waiting.done.done():
                         waiting.done.set_result(mine)
         except BaseException as error:
@@ -147,6 +148,10 @@ class Leaf:
             taken.append(waiting)
         self._waiting = left
         return taken
+
+    async def _in_turn(self, moves: Sequence[Move]) -> LeafOutcome:
+        async with turn(self._line.transport, self.name):
+            return await self._batch(moves)
 
     async def _batch(self, moves: Sequence[Move]) -> LeafOutcome:
         if not moves:

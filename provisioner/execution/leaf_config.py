@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 
+from provisioner.execution.leaf_turns import turn
 from provisioner.execution.once import blocked
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.vrf_difference import LeafChange, missing, proved
@@ -59,6 +60,10 @@ class LeafConfig:
 
     async def bring(self, change: LeafChange) -> tuple[Blocker, ...]:
         """Carry a change out; () if the switch does it, and will after its next start."""
+        async with turn(self._transport, self.name):
+            return await self._bring(change)
+
+    async def _bring(self, change: LeafChange) -> tuple[Blocker, ...]:
         problem: Blocker | None = None
         for attempt in range(TRIES_MAX):
             if attempt:

@@ -41,7 +41,7 @@ class LeafLine:
     def __init__(self, name: str, lookup: Lookup, transport: SwitchTransport, clock: Clock) -> None:
         self.name = name
         self._lookup = lookup
-        self._transport = transport
+        self.transport = transport
         self._clock = clock
         self._address: SwitchAddress | None = None
         self._address_until = 0.0
@@ -58,7 +58,7 @@ class LeafLine:
         """Send one request; its answer as JSON. `missing`: None for a 404."""
         call = Call(ask.method, ask.path, ask.body, timeout_s=REQUEST_S)
         try:
-            reply = await self._transport.request(await self._found(), call)
+            reply = await self.transport.request(await self._found(), call)
         except PortError:
             self._address = None
             raise

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from leaf_rig import Rig
 
 from provisioner.control.tenant_keeper import TenantKeeper
+from provisioner.execution.tenant_sessions import TenantSessions
 from provisioner.execution.vrf_fabric import VrfIsolation
 from provisioner.model.tenant import Tenant
 from provisioner.planning.address_plan import AddressPlan
@@ -30,7 +31,9 @@ class World:
         vrfs = VrfIsolation(
             self.rig.store, AddressPlan(), effects.reach, effects.clock, effects.settings
         )
-        return TenantKeeper(self.rig.store, self.rig.clock, [vrfs], vrfs.fabric)
+        rig = self.rig
+        sessions = TenantSessions(rig.store, effects.reach, rig.clock, effects.settings)
+        return TenantKeeper(rig.store, rig.clock, [vrfs], vrfs.fabric, sessions.missing)
 
     async def close(self) -> None:
         await self.keeper.close()

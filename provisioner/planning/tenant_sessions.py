@@ -1,0 +1,81 @@
+"""What BGP and EVPN do for a tenant on a leaf, beside what they were told. Pure.
+
+Route targets: the L3VNI's own, as the leaf imports and exports them, equal to the tenant's and
+nothing else. Sessions: each one of the tenant to the outside is established, and there is no other.
+Shapes: NVUE reference, "nv show evpn vni <vni-id> bgp-info", whose names in brackets are lists;
+"nv show vrf <vrf-id> router bgp neighbor".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from provisioner.model.outcome import Blocker, Reason
+from provisioner.model.tenant import Tenant
+
+SESSIONS_MAX = 4096  # of one VRF; a tenant has some
+TARGETS_MAX = 1024
+
+
+def read_targets(answer: Any) -> tuple[frozenset[str], frozenset[str]] | None:
+    """Route targets that a VNI imports and exports; None if it does not say."""
+    if not isinstance(answer, Mapping):
+        return None
+    found = []
+    for name in ("import-route-target", "export-route-target"):
+        value = answer.get(name)
+        listed = [value] if isinstance(value, str) else value
+        if not isinstance(listed, Mapping | list) or len(listed) > TARGETS_MAX:
+            return None
+        if not all(isinstance(target, str) for target in listed):
+            return None
+        found.append(frozenset(listed))
+    return found[0], found[1]
+
+
+def read_states(answer: Any) -> dict[str, str] | None:
+    """Neighbour -> state of its session, in lower case; None if one cannot be read."""
+    if not isinstance(answer, Mapping) or len(answer) > SESSIONS_MAX:
+        return None
+    states = {n: e.get("state") if isinstance(e, Mapping) else None for n, e in answer.items()}
+    if not all(isinstance(s, str) for s in states.values()):
+        return None
+    return {str(n): str(s).lower() for n, s in states.items()}
+
+
+def missing(
+    tenant: Tenant,
+    switch: str,
+    target: str,
+    targets: tuple[frozenset[str], frozenset[str]] | None,
+    states: Mapping[str, str] | None,
+) -> tuple[Blocker, ...]:
+    """What the leaf does not do yet for this tenant; () if it does all, and no more."""
+    said = []
+    if targets is None:
+        said.append("its route targets cannot be read")
+    else:
+        for word, have in zip(("imports", "exports"), targets, strict=True):
+            if have != {target}:
+                listed = ", ".join(sorted(have)[:4]) or "nothing"
+                said.append(f"it {word} {listed}, not {target} alone")
+    wanted = {o.peer for o in tenant.outside if o.switch == switch}
+    if states is None:
+        said.append("its BGP sessions cannot be read")
+    else:
+        said += [
+            f"the session to {peer} is {state}"
+            for peer in sorted(wanted)
+            if (state := states.get(peer, "not there")) != "established"
+        ]
+        said += [f"it has a session to {peer}" for peer in sorted(set(states) - wanted)]
+    return tuple(
+        Blocker(
+            reason=Reason.ISOLATION,
+            subject=f"{switch}/{tenant.vrf}",
+            detail="".join(c if c.isprintable() else " " for c in words)[:300],
+            unblock="Look at the leaf's BGP and at the router outside; it is tried again.",
+        )
+        for words in said
+    )

@@ -1,151 +1,18 @@
 """Campaigns: a release brought to many nodes in waves, under limits; words and records only.
 
 `planning/rollout.py` decides, `control/campaigns.py` carries out. Times are seconds of the daemon's
-clock (Unix time) unless the name says otherwise. What a policy file may say is `Policy`.
+clock (Unix time) unless the name says otherwise. `model/campaign_policy.py` has the policy.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Self
-
-from pydantic import Field, model_validator
 
 from provisioner.model.base import Record
+from provisioner.model.campaign_policy import Policy
 from provisioner.model.node import NodeKind
 from provisioner.model.outcome import Blocker
-
-DEFERRAL_MAX_S = 14 * 86_400  # nobody may put an upgrade off for longer
-DAY_S = 86_400
-
-
-class Domain(StrEnum):
-    """What may be lost at one blow. Hosts are counted in the first five, switches in the others."""
-
-    RACK = "rack"
-    SCALABLE_UNIT = "scalable_unit"
-    LEAF = "leaf"
-    RAIL = "rail"  # a rail's leaves
-    PLANE = "plane"  # a plane's switches
-    TENANT = "tenant"
-    TOTAL = "total"
-
-
-class Limit(Record):
-    """How many of a domain's members may be out of service at once: a number, or a share.
-
-    A share is of all members of the domain in the fleet, rounded down, but at least 1 if the
-    share is above 0. 0 closes the domain.
-    """
-
-    count: int | None = Field(default=None, ge=0)
-    percent: float | None = Field(default=None, ge=0, le=100)
-
-    @model_validator(mode="after")
-    def _one_of_both(self) -> Self:
-        if (self.count is None) == (self.percent is None):
-            raise ValueError("a limit has either `count` or `percent`")
-        return self
-
-
-class Canary(Record):
-    """The first nodes of a campaign, and how long they are watched before others follow."""
-
-    size: int = Field(default=4, ge=0)  # spread over profiles, revisions, racks, rails
-    soak_s: int = Field(default=3600, ge=0)
-
-
-class Wave(Record):
-    """A part of the campaign's nodes: everything up to this share, soaked before the next."""
-
-    upto: Limit = Limit(percent=100)
-    soak_s: int = Field(default=0, ge=0)
-
-
-class Window(Record):
-    """When work may begin and must be over. Days of the week and a time in UTC plus an offset."""
-
-    days: tuple[int, ...] = Field(default=(0, 1, 2, 3, 4, 5, 6), min_length=1)  # 0 is Monday
-    start_min: int = Field(ge=0, lt=1440)  # minutes after midnight
-    minutes: int = Field(ge=1, le=7 * 1440)
-    utc_offset_min: int = Field(default=0, ge=-720, le=840)
-
-    @model_validator(mode="after")
-    def _days_of_a_week(self) -> Self:
-        if not all(0 <= d <= 6 for d in self.days):
-            raise ValueError("days are numbers from 0 (Monday) to 6")
-        return self
-
-
-class Freeze(Record):
-    """A span of time in which nothing begins or runs, whatever the windows say."""
-
-    begins_at: float
-    ends_at: float
-    reason: str
-
-
-class AtDeadline(StrEnum):
-    """What happens when a tenant's deferral is used up."""
-
-    PROCEED = "proceed"  # the node is upgraded without further questions
-    RETIRE = "retire"  # it is taken from the tenant for good, upgraded, and idle afterwards
-    SKIP = "skip"  # it stays as it is, and the report says so
-
-
-class TenantTerms(Record):
-    """What tenants are owed before a node of theirs is touched."""
-
-    notice_s: int = Field(default=DAY_S, ge=0)
-    waves_ahead: int = Field(default=1, ge=0)  # waves behind the open one that get notice already
-    deferral_max_s: int = Field(default=DEFERRAL_MAX_S, ge=0, le=DEFERRAL_MAX_S)
-    at_deadline: AtDeadline = AtDeadline.PROCEED
-    windows: Mapping[str, tuple[Window, ...]] = {}  # by tenant; not listed: at any time
-
-
-class Breaker(Record):
-    """When a campaign stops itself before its failure budget is used up."""
-
-    of_last: int = Field(default=10, ge=1)  # nodes that finished last
-    failures: int = Field(default=3, ge=1)  # so many failures among them
-    same_reason: int = Field(default=2, ge=1)  # so many failures of one reason and subject
-
-
-class LeafHosts(StrEnum):
-    """What becomes of tenants' hosts below a leaf that goes down."""
-
-    DRAIN = "drain"  # they leave service for that time, and count in the limits of hosts
-    KEEP = "keep"  # they go on with a rail less; their tenants get notice all the same
-
-
-class Policy(Record):
-    """How careful a campaign is. The defaults are proposals."""
-
-    canary: Canary = Canary()
-    waves: tuple[Wave, ...] = Field(
-        default=(Wave(upto=Limit(percent=10), soak_s=1800), Wave()), min_length=1, max_length=32
-    )
-    limits: Mapping[Domain, Limit] = {  # hosts: rack, scalable_unit, leaf, tenant, total
-        Domain.RACK: Limit(percent=50),
-        Domain.SCALABLE_UNIT: Limit(percent=25),
-        Domain.TENANT: Limit(percent=10),
-        Domain.TOTAL: Limit(percent=10),
-    }
-    switch_limits: Mapping[Domain, Limit] = {  # switches: rail, plane, scalable_unit, rack, total
-        Domain.SCALABLE_UNIT: Limit(count=1),
-        Domain.TOTAL: Limit(percent=10),
-    }
-    failure_budget: Limit = Limit(percent=2)  # of the campaign's nodes; more failures stop it
-    # True: no more nodes are under way than the budget has left, so that it holds even if all fail
-    budget_strict: bool = False
-    breaker: Breaker = Breaker()
-    windows: tuple[Window, ...] = ()  # change windows of the site; (): at any time
-    freezes: tuple[Freeze, ...] = ()
-    tenants: TenantTerms = TenantTerms()
-    free_kept: Limit = Limit(count=0)  # of each profile's idle hosts; a share is rounded up
-    leaf_hosts: LeafHosts = LeafHosts.DRAIN
-    allow_irreversible: bool = False  # nodes that could not be rolled back are admitted
 
 
 class CampaignState(StrEnum):
@@ -167,6 +34,8 @@ class Campaign(Record):
     policy: Policy = Policy()
     state: CampaignState = CampaignState.DRAFT
     reason: str = ""  # why it is paused, stopped or aborted
+    going_back: bool = False  # set with ROLLING_BACK, and kept when that is paused or stopped
+    judged_from: float = 0.0  # failures before were accepted by whoever resumed it
     baseline: str = ""
     created_by: str = ""
     created_at: float = 0.0
@@ -178,7 +47,7 @@ class Campaign(Record):
     @property
     def target(self) -> str:
         """The release that nodes are brought to now."""
-        return self.baseline if self.state is CampaignState.ROLLING_BACK else self.release
+        return self.baseline if self.going_back else self.release
 
 
 class CampaignNode(Record):
@@ -234,7 +103,8 @@ class NodeProgress(Record):
     node: str
     wave: int = 0  # index into the waves of `planning.waves.assign`
     state: Progress = Progress.PENDING
-    notified_at: float = 0.0  # 0: its tenant was not told
+    notified_at: float = 0.0  # 0: nobody was told
+    told: tuple[str, ...] = ()  # tenants that were told: of a leaf, those of its hosts
     earliest_at: float = 0.0  # the end of the notice
     deferred_until: float = 0.0
     admitted_at: float = 0.0

@@ -68,6 +68,9 @@ class Reason(StrEnum):
     FABRIC = "fabric"  # a leaf, or its way to other leaves, fails in tests among nodes
     SWITCH_REFUSED = "switch_refused"  # a switch did not apply a change
     QUOTA = "quota"  # the tenant may not have more
+    NOT_CONFIRMED = "not_confirmed"  # a person must say yes first
+    NO_ROOM = "no_room"  # a campaign's limits or windows leave no room for it, ever
+    BUDGET = "budget"  # a campaign had more failures than its policy allows
     TIME_LIMIT = "time_limit"  # longer in a state than its limit
     OUR_BUG = "our_bug"  # an assertion of ours failed; parked, not retried
 

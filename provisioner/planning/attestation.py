@@ -21,7 +21,7 @@ import rfc8785
 from pydantic import ValidationError
 
 from provisioner.model.base import Record
-from provisioner.model.certificate import Certificate, Revocation
+from provisioner.model.certificate import GATE_NAMES, Certificate, GateProof, Revocation
 
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 PREDICATE_TYPE = "urn:gpu-provisioner:node-certificate:v1"
@@ -104,6 +104,15 @@ def statement(certificate: Certificate) -> bytes:
         "report": {"sha256": certificate.report_digest},
         "checks": list(certificate.checks),
         "evidence": list(certificate.evidence),
+        "gates": [
+            {
+                "gate": g.gate.value,
+                "name": GATE_NAMES[g.gate],
+                "certificate": g.certificate,
+                "provedAt": _stamp(g.proved_at),
+            }
+            for g in certificate.gates
+        ],
         "issuedAt": _stamp(certificate.issued_at),
         "expiresAt": _stamp(certificate.expires_at),
         "keyId": certificate.key_id,
@@ -149,6 +158,12 @@ def certificate_of(envelope: Envelope) -> Certificate:
             report_digest=p["report"]["sha256"],
             checks=tuple(p["checks"]),
             evidence=tuple(p["evidence"]),
+            gates=tuple(
+                GateProof(
+                    gate=g["gate"], certificate=g["certificate"], proved_at=_time(g["provedAt"])
+                )
+                for g in p["gates"]
+            ),
             issued_at=_time(p["issuedAt"]),
             expires_at=_time(p["expiresAt"]),
             key_id=p["keyId"],

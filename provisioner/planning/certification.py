@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 from math import floor
 
 from provisioner import checks
-from provisioner.model.certificate import Certificate
+from provisioner.model.certificate import Certificate, GateProof
 from provisioner.model.health import CheckResult, Finding, HealthReport, Severity, Verdict
 from provisioner.model.inventory import Inventory
 from provisioner.model.node import Node, NodeKind, Placement, State
@@ -112,6 +112,7 @@ def issue(
     matrix_digest: str,
     now: float,
     valid_s: float,
+    gates: tuple[GateProof, ...] = (),
 ) -> Certificate:
     """The unsigned certificate of a node without blockers."""
     return Certificate(
@@ -128,6 +129,7 @@ def issue(
         matrix_digest=matrix_digest,
         checks=tuple(sorted(r.check for r in report.results)),
         evidence=tuple(sorted({r.evidence for r in report.results if r.evidence})),
+        gates=gates,
         issued_at=floor(now),
         expires_at=floor(now + valid_s),
     )

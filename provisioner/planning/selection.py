@@ -58,6 +58,7 @@ class SelectionPolicy(Record):
 
     gates: frozenset[Gate] = frozenset({Gate.A, Gate.B})
     budget_s: float | None = None
+    fabric_days_max: float | None = None  # then gate C is proved anew; None: only after changes
     residual_max: float = 0.01  # chance of an unseen fault that periodic tests may leave
 
 
@@ -67,6 +68,12 @@ class Standing(Record):
     incidents: int = 0
     healthy_days: float = 0.0
     found: Mapping[str, int] = Field(default_factory=dict)  # test -> faults it found in the fleet
+    # gate -> days since it was proved; a gate that is not in it never was. None: nobody knows
+    proved_days: Mapping[Gate, float] | None = None
+
+    def never(self, gate: Gate) -> bool:
+        """Whether it is known that a gate was never proved."""
+        return self.proved_days is not None and gate not in self.proved_days
 
 
 class Selection(Record):
@@ -79,6 +86,7 @@ class Selection(Record):
     seconds: float
     causes: tuple[Cause, ...] = ()
     optional: tuple[str, ...] = ()  # of `checks`: chosen for what is likely, not for a change
+    keeps: tuple[Gate, ...] = ()  # gates whose earlier proof still holds beside these tests
     blocker: Blocker | None = None  # the budget does not allow what must be
 
     @property
@@ -133,8 +141,12 @@ def select(
     reasons: dict[str, str] = {}
     left_out: dict[str, str] = {}
     optional: list[Check] = []
+    standing = standing or Standing()
+    unmet = {Gate.A}  # gates whose earlier proof says nothing of what is there now
     for check in asked:
-        why, needed = _why(check, change)
+        why, needed = _why(check, change, standing)
+        if needed and check.gate not in policy.gates:
+            unmet.add(check.gate)
         if check.gate not in policy.gates:
             left_out[check.name] = f"the site does not demand gate {check.gate.value.upper()}"
         elif needed:
@@ -143,13 +155,15 @@ def select(
             optional.append(check)
         else:
             left_out[check.name] = why
-    fabric_why, fabric = _fabric(change)
+    fabric_why, fabric = _fabric(change, policy, standing)
+    if fabric:
+        unmet.add(Gate.C)
     if Gate.C not in policy.gates:
         fabric, fabric_why = False, "the site does not demand gate C"
     (reasons if fabric else left_out)["fabric"] = fabric_why
     spent = _seconds(reasons, asked, fabric=fabric)
     if optional:
-        _add_likely(optional, policy, standing or Standing(), spent, reasons, left_out)
+        _add_likely(optional, policy, standing, spent, reasons, left_out)
         spent = _seconds(reasons, asked, fabric=fabric)
     return Selection(
         checks=tuple(c.name for c in asked if c.name in reasons),
@@ -159,6 +173,7 @@ def select(
         seconds=spent,
         causes=change.causes,
         optional=tuple(c.name for c in optional if c.name in reasons),
+        keeps=tuple(g for g in Gate if g not in unmet),
         blocker=_over(spent, policy),
     )
 
@@ -175,10 +190,12 @@ def domains_of(change: Change) -> frozenset[Domain]:
     return frozenset(found)
 
 
-def _why(check: Check, change: Change) -> tuple[str, bool]:
+def _why(check: Check, change: Change, standing: Standing) -> tuple[str, bool]:
     """(reason, whether it must run)."""
     if check.gate is Gate.A:
         return "gate A takes seconds and always runs", True
+    if standing.never(check.gate):
+        return f"gate {check.gate.value.upper()} was never proved of it", True
     covered = TESTS[check.name].domains if check.name in TESTS else EVERYTHING
     hit = covered & domains_of(change)
     causes = set(change.causes)
@@ -202,8 +219,13 @@ def _of_devices(change: Change) -> frozenset[Domain]:
     return frozenset(found)
 
 
-def _fabric(change: Change) -> tuple[str, bool]:
+def _fabric(change: Change, policy: SelectionPolicy, standing: Standing) -> tuple[str, bool]:
     hit = {Domain.NIC, Domain.FABRIC} & domains_of(change)
+    days = (standing.proved_days or {}).get(Gate.C, 0.0)
+    if not hit and standing.never(Gate.C):
+        return "gate C was never proved of it", True
+    if not hit and policy.fabric_days_max is not None and days > policy.fabric_days_max:
+        return f"periodic: gate C was proved {days:.0f} days ago", True
     if not hit:
         return "nothing changed that shows between nodes", False
     return f"{', '.join(change.causes)}: {', '.join(sorted(hit))}", True

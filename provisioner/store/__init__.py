@@ -7,6 +7,7 @@ a connection inside a transaction, and may be run twice; `SqlStore` is the only 
 from provisioner.store import (
     access_schema,  # noqa: F401 (its tables belong to the metadata)
     campaign_schema,  # noqa: F401 (likewise)
+    case_schema,  # noqa: F401 (likewise)
 )
 from provisioner.store.data_directory import DataLock, lock_data_directory
 from provisioner.store.journal import ChainCheck

@@ -1,0 +1,150 @@
+"""What differs in parts before and after people worked on a node; who may stand in a slot. Pure.
+
+Rule: a part without a serial before or after proves nothing; it is named, never counted as the
+same. A part that came is a stranger, whatever its model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from provisioner.model.base import Record
+from provisioner.model.case import Case, PartChange, PartsDifference, RemedyKind
+from provisioner.model.inventory import Device, DeviceKind, Inventory
+from provisioner.model.node import BmcRef, Node, Placement, State
+
+Parts = tuple[tuple[str, str, str, str], ...]  # (kind, slot, serial, model)
+
+
+def parts_of(inventory: Inventory | None) -> Parts:
+    """Every part that can be swapped, as a case keeps it; "" where it gives no serial or model."""
+    if inventory is None:
+        return ()
+    return tuple(
+        sorted((d.kind.value, d.slot, d.serial or "", _model(d)) for d in inventory.devices)
+    )
+
+
+def _model(device: Device) -> str:
+    """What makes a spare the right one: part number, or else its model."""
+    return device.part or device.model or ""
+
+
+def difference(case: Case, after: Inventory) -> PartsDifference:
+    """From the parts of the case to those that are there now; slots in order."""
+    was = {(k, s): (serial, model) for k, s, serial, model in case.parts_before}
+    now = {(k, s): (serial, model) for k, s, serial, model in parts_of(after)}
+    old_place = {serial: slot for (_, slot), (serial, _) in was.items() if serial}
+    changes, unknown = [], []
+    for key in sorted(was.keys() | now.keys()):
+        before, then = was.get(key), now.get(key)
+        serials = tuple(None if p is None else p[0] for p in (before, then))
+        if "" in serials:
+            unknown.append("/".join(key))
+            continue
+        if serials[0] == serials[1]:
+            continue
+        changes.append(
+            PartChange(
+                kind=DeviceKind(key[0]),
+                slot=key[1],
+                before=serials[0],
+                after=serials[1],
+                model_before=before[1] if before else None,
+                model_after=then[1] if then else None,
+                moved_from=old_place.get(serials[1] or "", ""),
+            )
+        )
+    system = bool(
+        case.system_before and after.system_serial and case.system_before != after.system_serial
+    )
+    return _judged(case, tuple(changes), tuple(unknown), system=system)
+
+
+def _judged(
+    case: Case, changes: tuple[PartChange, ...], unknown: tuple[str, ...], *, system: bool
+) -> PartsDifference:
+    wanted = _wanted(case)
+    swapped = {c.slot for c in changes}
+    return PartsDifference(
+        changes=changes,
+        unknown=unknown,
+        unexpected=tuple(sorted(f"{c.kind}/{c.slot}" for c in changes if c.slot not in wanted)),
+        missing=tuple(sorted(s for s in wanted - swapped if _known(case, s))),
+        wrong=tuple(sorted(_wrong(c) for c in changes if _wrong(c))),
+        system_changed=system,
+    )
+
+
+def _wanted(case: Case) -> set[str]:
+    """Slots that the case asked people to put another part into."""
+    last = case.tries[-1] if case.tries else None
+    return {last.part} if last is not None and last.remedy is RemedyKind.REPLACE else set()
+
+
+def _known(case: Case, slot: str) -> bool:
+    """Whether the inventory ever listed it: an optic or a cable gives no serial here."""
+    return any(s == slot and serial for _, s, serial, _ in case.parts_before)
+
+
+def _wrong(change: PartChange) -> str:
+    """A part of another make than the one before; "" if it is the same or nobody can say."""
+    was, now = change.model_before, change.model_after
+    if not was or not now or was == now:
+        return ""
+    return f"{change.kind}/{change.slot}: {now} instead of {was}"
+
+
+def strangers(node: Node, slots: Iterable[str]) -> tuple[BmcRef, ...]:
+    """The node's BMCs, those of exchanged cards without pin, serial and credential of before."""
+    fresh = set(slots)
+    bare = {"pin": "", "serial": "", "base_mac": "", "rotated": False}
+    return tuple(b.model_copy(update=bare) if b.name in fresh else b for b in node.bmcs)
+
+
+class Replaced(Record):
+    """A host that stands where another stood, and whose credentials must be forgotten."""
+
+    node: Node
+    forget: tuple[str, ...]  # names in the vault
+
+
+def replaced_host(node: Node, now: float, bmcs: Sequence[BmcRef] = ()) -> Replaced:
+    """Another host in the same place: it keeps name, location and cables, and nothing else.
+
+    No tenant, no certificate, no profile, no erasure, no operating system of its predecessor; its
+    own disks are as strange as the host, so that they count as somebody's until they are erased.
+    """
+    fresh = Node(
+        id=node.id,
+        kind=node.kind,
+        generation=node.generation,
+        state=State.DISCOVERED,
+        entered_at=now,
+        placement=node.placement if node.placement is Placement.MAINTENANCE else Placement.NONE,
+        vrf=node.vrf if node.placement is Placement.MAINTENANCE else "",
+        fenced_at=node.fenced_at,
+        release=node.release,
+        served=STRANGER,
+        address=node.address,
+        location=node.location,
+        ports=node.ports,
+        bmcs=tuple(bmcs) or strangers(node, {b.name for b in node.bmcs}),
+        note="another host stands in this place",
+    )
+    return Replaced(node=fresh, forget=tuple(f"{node.id}/{b.name}" for b in node.bmcs))
+
+
+STRANGER = "unknown"  # nobody knows whose data a host brings along; erased before anything else
+
+
+def summary(difference: PartsDifference) -> Mapping[str, object]:
+    """The difference as the journal and the certificate's reader see it."""
+    return {
+        "changes": [c.model_dump(mode="json") for c in difference.changes],
+        "unexpected": list(difference.unexpected),
+        "missing": list(difference.missing),
+        "wrong": list(difference.wrong),
+        "unknown": list(difference.unknown),
+        "system_changed": difference.system_changed,
+    }

@@ -1,0 +1,125 @@
+"""Rows of cases and of notices to tenants. One open case for each node, whoever opens it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlalchemy import ColumnElement, Connection, delete, insert, select, update
+
+from provisioner.model.case import Case, Notice
+from provisioner.ports.cases import Row
+from provisioner.ports.errors import StaleWrite
+from provisioner.store import journal as chain
+from provisioner.store.campaign_schema import notices
+from provisioner.store.case_schema import cases
+from provisioner.store.records import clean, parse
+from provisioner.store.sql_store import SqlStore
+
+
+class CaseRows:
+    """`ports.CaseBook` on the daemon's own store."""
+
+    def __init__(self, store: SqlStore) -> None:
+        self._store = store
+
+    async def open_cases(self) -> Sequence[Case]:
+        return await self._store.read(lambda c: _read(c, cases.c.closed_at == 0.0, 100_000))
+
+    async def open_case(self, node: str) -> Case | None:
+        where = (cases.c.node == node) & (cases.c.closed_at == 0.0)
+        found = await self._store.read(lambda c: _read(c, where, 1))
+        return found[0] if found else None
+
+    async def case(self, case_id: str) -> Case | None:
+        found = await self._store.read(lambda c: _read(c, cases.c.id == case_id, 1))
+        return found[0] if found else None
+
+    async def cases(self, node: str = "", limit: int = 1000) -> Sequence[Case]:
+        where = cases.c.node == node if node else cases.c.id != ""
+        return await self._store.read(lambda c: _read(c, where, limit))
+
+    async def add_case(
+        self, case: Case, *, notices: Sequence[Notice] = (), journal: Sequence[Row] = (), now: float
+    ) -> Case | None:
+        return await self._store.write(lambda c: _add(c, case, notices, journal, now))
+
+    async def save_case(
+        self, case: Case, *, notices: Sequence[Notice] = (), journal: Sequence[Row] = (), now: float
+    ) -> Case:
+        return await self._store.write(lambda c: _save(c, case, notices, journal, now))
+
+    async def notices(self, tenant: str = "", *, unsent: bool = False) -> Sequence[Notice]:
+        return await self._store.read(lambda c: _notices(c, tenant, unsent=unsent))
+
+    async def put_notice(self, notice: Notice) -> None:
+        await self._store.write(lambda c: _put_notice(c, notice))
+
+
+def _add(
+    connection: Connection, case: Case, told: Sequence[Notice], rows: Sequence[Row], now: float
+) -> Case | None:
+    open_one = (cases.c.node == case.node) & (cases.c.closed_at == 0.0)
+    if connection.scalar(select(cases.c.id).where(open_one).limit(1)) is not None:
+        return None
+    connection.execute(insert(cases).values(id=case.id, **_columns(case)))
+    _beside(connection, told, rows, now)
+    return case
+
+
+def _save(
+    connection: Connection, case: Case, told: Sequence[Notice], rows: Sequence[Row], now: float
+) -> Case:
+    saved = case.model_copy(update={"generation": case.generation + 1})
+    mine = (cases.c.id == case.id) & (cases.c.generation == case.generation)
+    if connection.execute(update(cases).where(mine).values(**_columns(saved))).rowcount != 1:
+        raise StaleWrite(f"case {case.id} is no longer at generation {case.generation}")
+    _beside(connection, told, rows, now)
+    return saved
+
+
+def _beside(
+    connection: Connection, told: Sequence[Notice], rows: Sequence[Row], now: float
+) -> None:
+    for notice in told:
+        _put_notice(connection, notice)
+    for kind, node, detail in rows:
+        chain.append(connection, kind, node, detail, now)
+
+
+def _put_notice(connection: Connection, notice: Notice) -> None:
+    connection.execute(delete(notices).where(notices.c.id == notice.id))
+    connection.execute(
+        insert(notices).values(
+            id=notice.id,
+            tenant=notice.tenant,
+            node=notice.node,
+            at=notice.at,
+            sent_at=notice.sent_at,
+            body=clean(notice.model_dump_json()),
+        )
+    )
+
+
+def _read(connection: Connection, where: ColumnElement[bool], limit: int) -> tuple[Case, ...]:
+    query = select(cases.c.id, cases.c.body).where(where)
+    order = (cases.c.opened_at.desc(), cases.c.id.desc())
+    rows = connection.execute(query.order_by(*order).limit(limit))
+    return tuple(parse(Case, row.body, f"cases, {row.id}") for row in rows)
+
+
+def _notices(connection: Connection, tenant: str, *, unsent: bool) -> tuple[Notice, ...]:
+    query = select(notices.c.id, notices.c.body)
+    query = query.where(notices.c.tenant == tenant) if tenant else query
+    query = query.where(notices.c.sent_at == 0.0) if unsent else query
+    rows = connection.execute(query.order_by(notices.c.at, notices.c.id))
+    return tuple(parse(Notice, row.body, f"notices, {row.id}") for row in rows)
+
+
+def _columns(case: Case) -> dict[str, object]:
+    return {
+        "node": case.node,
+        "generation": case.generation,
+        "opened_at": case.opened_at,
+        "closed_at": case.closed_at,
+        "body": clean(case.model_dump_json()),
+    }

@@ -12,9 +12,10 @@ from pydantic import Field, model_validator
 
 from provisioner.checks.check import Pattern
 from provisioner.settings_api import ApiSettings
+from provisioner.settings_release import ReleaseSettings
 
 
-class Settings(ApiSettings):
+class Settings(ApiSettings, ReleaseSettings):
     """Times are seconds of the daemon's clock unless the name says otherwise."""
 
     production: bool = Field(

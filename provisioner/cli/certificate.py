@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from provisioner.cli.data_options import DataOption, JsonOption, console, node_of, with_data
-from provisioner.model.certificate import Certificate
+from provisioner.model.certificate import GATE_NAMES, Certificate, GateProof
 from provisioner.model.input_error import InputError
 from provisioner.opening import Data, read_text
 from provisioner.planning import attestation
@@ -96,6 +96,7 @@ def verify(
             console().print(f"NOT VALID: {objection}", style="red")
     else:
         console().print(f"valid: {certificate.node} until {_day(certificate.expires_at)}")
+        console().print(f"gates proved: {certificate.proved or 'none'}")
         if listed is None:
             console().print("revocation was not checked: give --revocations FILE", style="yellow")
     raise typer.Exit(1 if why else 0)
@@ -251,12 +252,20 @@ def _told(certificate: Certificate) -> list[tuple[str, str]]:
         ("proved for", f"{certificate.release}, {certificate.profile}"),
         ("issued", f"{_day(certificate.issued_at)}, expires {_day(certificate.expires_at)}"),
         ("parts", f"{len(certificate.serials)} serials, {len(certificate.versions)} versions"),
+        ("gates", "\n".join(_proved(g, certificate) for g in certificate.gates) or "none"),
         ("checks", ", ".join(certificate.checks)),
         ("evidence", f"{len(certificate.evidence)} raw outputs by digest"),
         ("ports", ", ".join(certificate.ports)),
         ("matrix", certificate.matrix_digest),
         ("signed by", certificate.key_id),
     ]
+
+
+def _proved(proof: GateProof, certificate: Certificate) -> str:
+    words = f"{proof.gate.value}: {GATE_NAMES[proof.gate]}"
+    if proof.certificate == certificate.id:
+        return words
+    return f"{words} (on {_day(proof.proved_at)}, by certificate {proof.certificate})"
 
 
 def _standing(key: SigningKey) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 
+from provisioner import checks
 from provisioner.checks.threshold_data import THRESHOLDS
 from provisioner.control.observer import Observer
 from provisioner.execution.hold import Hold
@@ -17,7 +18,7 @@ from provisioner.model.health import CheckResult, HealthReport
 from provisioner.model.inventory import Inventory
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.outcome import Blocker
-from provisioner.planning import baseline, certification, cohort, error_history
+from provisioner.planning import baseline, certification, cohort, error_history, gates
 from provisioner.planning.journey import may_enter
 from provisioner.planning.lifecycle import View
 from provisioner.ports import Clock, Store
@@ -117,15 +118,26 @@ class Certifier:
         assert view.report is not None
         assert may_enter(node, State.CERTIFIED, node.placement)
         now = self._clock.now()
+        certificate_id = uuid.uuid4().hex
+        proved = gates.proofs(
+            certificate_id,
+            view.report,
+            node.kind,
+            catalogue=checks.ALL,
+            last=await self._store.certificate(node.certificate) if node.certificate else None,
+            keeps=view.selection.keeps if view.selection is not None else (),
+            now=now,
+        )
         certificate = self._signer.sign(
             certification.issue(
-                certificate_id=uuid.uuid4().hex,
+                certificate_id=certificate_id,
                 node=node,
                 inventory=view.inventory,
                 report=view.report,
                 matrix_digest=self._observer.matrix_digest,
                 now=now,
                 valid_s=self._settings.certificate_days * 86400,
+                gates=proved,
             )
         )
         changed = node.moved(
@@ -140,7 +152,7 @@ class Certifier:
             node=changed,
             inventory=view.inventory,  # the parts that drift is measured from
             certificate=certificate,
-            journal=[("certified", {"certificate": certificate.id})],
+            journal=[("certified", {"certificate": certificate.id, "gates": certificate.proved})],
         )
         return ()
 

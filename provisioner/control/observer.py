@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-from provisioner import checks, components
+from provisioner import components
 from provisioner.control.alert_keeper import revoking
+from provisioner.control.choosing import choose
 from provisioner.control.fabric_standing import FabricStanding
 from provisioner.control.neighbours import neighbours
 from provisioner.execution.collector import Collector
 from provisioner.execution.tenancy import Tenancy
-from provisioner.model.health import Gate
 from provisioner.model.inventory import DeviceKind, Inventory
 from provisioner.model.matrix import Matrix
 from provisioner.model.node import Boots, Node, NodeKind, Placement, State
 from provisioner.model.outcome import Blocker
 from provisioner.model.plan import Plan, Step, StepKind
-from provisioner.planning import certification, cohort, deployment, erasure
+from provisioner.planning import certification, cohort, deployment, erasure, gates
 from provisioner.planning.admission import neighbours_busy
 from provisioner.planning.history import history
 from provisioner.planning.lifecycle import View
 from provisioner.planning.planner import plan
 from provisioner.planning.port_isolation import placement_of
-from provisioner.planning.selection import (
-    Selection,
-    SelectionPolicy,
-    Standing,
-    change_since,
-    select,
-)
 from provisioner.ports import AlertBook, Clock, Store
 from provisioner.settings import Settings
 
@@ -165,7 +158,9 @@ class Observer:
         found = await self._plan(node, inventory, operation)
         if report is not None and not certification.judges(report, inventory, node):
             report = None
-        selection = await self._selection(node, inventory)
+        selection = await choose(
+            self._store, self._settings, self._fabric, node, inventory, self._clock.now()
+        )
         blockers: tuple[Blocker, ...] = ()
         if report is not None:
             blockers = certification.blockers(
@@ -185,24 +180,6 @@ class Observer:
             report_blockers=blockers,
             fabric=await self._fabric.outcome(node, report),
         )
-
-    async def _selection(self, node: Node, inventory: Inventory) -> Selection | None:
-        """The checks that what changed since the last certificate asks for; None for a switch."""
-        if node.kind is NodeKind.SWITCH:
-            return None
-        last = await self._store.certificate(node.certificate) if node.certificate else None
-        proof = await self._store.proof(node.id)
-        served = proof is not None and last is not None and proof.certificate == last.id
-        turnover = served and proof is not None and proof.tenant != node.tenant
-        suspect = node.attempts > 0 or bool(await self._fabric.accused(node, last))
-        change = change_since(last, inventory, turnover=turnover, suspect=suspect)
-        days = 0.0 if last is None else max(0.0, self._clock.now() - last.issued_at) / 86400
-        settings = self._settings
-        policy = SelectionPolicy(
-            gates=frozenset(Gate(letter) for letter in settings.certify_gates),
-            budget_s=settings.test_budget_s or None,
-        )
-        return select(change, checks.ALL, policy, Standing(healthy_days=days))
 
     async def _certified(self, node: Node) -> View:
         view = View()
@@ -232,6 +209,7 @@ class Observer:
             )
             if node.state is State.CERTIFIED and node.kind is NodeKind.HOST:
                 problems += await self._unlike(node, inventory)
+                problems += gates.refused(certificate, self._settings.gates_to_release)
         problems = (*problems, *await self._fabric.accused(node, certificate))
         tenants = {t.name: t for t in await self._store.tenants()}
         tenant = tenants.get(node.tenant)

@@ -12,10 +12,11 @@ from pydantic import Field, model_validator
 
 from provisioner.checks.check import Pattern
 from provisioner.settings_api import ApiSettings
+from provisioner.settings_fabric import FabricSettings
 from provisioner.settings_release import ReleaseSettings
 
 
-class Settings(ApiSettings, ReleaseSettings):
+class Settings(FabricSettings, ApiSettings, ReleaseSettings):
     """Times are seconds of the daemon's clock unless the name says otherwise."""
 
     production: bool = Field(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pydantic import Field
+
 from provisioner.model.base import Record
 
 
@@ -26,3 +28,4 @@ class Port(Record):
     rail: int  # 0..7 for the SuperNICs; -1 for north-south DPU ports
     nic_slot: str  # slot of the NIC at the node's end
     address: str = ""  # the leaf end's address with prefix length, "172.0.0.1/31"
+    guid: str = Field("", pattern=r"^([0-9a-f]{16})?$")  # of the node's InfiniBand port

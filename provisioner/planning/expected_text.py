@@ -75,6 +75,14 @@ def _check_unique(located: Located, expected: Expected) -> None:
             for j, p in enumerate(n.ports)
         ],
     )
+    _unique(
+        located,
+        [
+            (("nodes", i, "ports", j, "guid"), p.guid)
+            for i, n in nodes
+            for j, p in enumerate(n.ports)
+        ],
+    )
     tenants = list(enumerate(expected.tenants))
     _unique(located, [(("tenants", i, "name"), t.name) for i, t in tenants])
     _unique(located, [(("tenants", i, "vrf"), t.vrf) for i, t in tenants])
@@ -126,7 +134,7 @@ def _check_ports(
     located: Located, path: Path, node: ExpectedNode, kinds: Mapping[str, NodeKind]
 ) -> None:
     for j, port in enumerate(node.ports):
-        if kinds.get(port.switch) is not NodeKind.SWITCH:
+        if kinds.get(port.switch) is not NodeKind.SWITCH and not port.guid:
             raise located.error(
                 (*path, "ports", j, "switch"),
                 f"there is no switch {port.switch!r:.80} on this list",

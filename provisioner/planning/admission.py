@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from provisioner.model.location import Port
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.plan import Disruption, Step
 from provisioner.planning.switch_drain import together
@@ -55,13 +56,12 @@ def admit(
 
 
 def neighbours_busy(node: Node, nodes: Mapping[str, Node]) -> tuple[str, ...]:
-    """Switches on this host's cables that are not yet (or no longer) in service, sorted."""
-    return tuple(
-        sorted(
-            {
-                p.switch
-                for p in node.ports
-                if (switch := nodes.get(p.switch)) is None or switch.state in UPGRADING
-            }
-        )
-    )
+    """Switches on this host's cables that are not yet (or no longer) in service, sorted.
+
+    A switch of an InfiniBand fabric need not be a node: UFM upgrades it, not we.
+    """
+    return tuple(sorted({p.switch for p in node.ports if not _in_service(nodes.get(p.switch), p)}))
+
+
+def _in_service(switch: Node | None, port: Port) -> bool:
+    return bool(port.guid) if switch is None else switch.state not in UPGRADING

@@ -1,0 +1,94 @@
+"""A node's ports where InfiniBand partitions keep tenants apart: `Tenancy` by GUIDs, through UFM.
+
+Ports with a `guid` are placed by `Isolation`, which takes a port out of every partition before it
+enters the next one; ports without one (north-south, Ethernet) stay the leaves' affair. Towards a
+customer the partitions come last and towards maintenance both are tried, so that a node is never
+half a customer's on purpose. What is answered was read back, whatever was asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from provisioner.execution.tenancy import MoveOutcome, Tenancy
+from provisioner.model.location import Port
+from provisioner.model.outcome import Blocker, Reason
+from provisioner.model.tenant import MAINTENANCE_VRF, PortPlacement
+from provisioner.planning.port_isolation import misplaced
+from provisioner.ports import Isolation, Member, Store
+
+
+class PartitionTenancy(Tenancy):
+    """As `Tenancy`, which keeps the ports on Ethernet leaves."""
+
+    def __init__(self, leaves: Tenancy, partitions: Isolation, store: Store) -> None:
+        self._leaves_only = leaves
+        self._partitions = partitions
+        self._rows = store
+
+    async def read(self, ports: Sequence[Port]) -> tuple[PortPlacement, ...] | Blocker:
+        """The network of every port; one in two is named twice, one in none with ""."""
+        plain, guids = _parted(ports)
+        if not guids:
+            return _no_guid()
+        found: tuple[PortPlacement, ...] = ()
+        if plain:
+            read = await self._leaves_only.read(plain)
+            if isinstance(read, Blocker):
+                return read
+            found = read
+        where = await self._partitions.where(list(guids.values()), await self._rows.tenants())
+        if isinstance(where, Blocker):
+            return where
+        return (*found, *_placements(guids, where))
+
+    async def move(self, ports: Sequence[Port], vrf: str) -> MoveOutcome:
+        """Bring exactly these ports into `vrf` and out of every other network, and prove it."""
+        assert vrf
+        plain, guids = _parted(ports)
+        if not guids:
+            return MoveOutcome(blockers=(_no_guid(),))
+        homeward = vrf == MAINTENANCE_VRF
+        moved = await self._leaves_only.move(plain, vrf) if plain else MoveOutcome(persisted=True)
+        if moved.blockers and not homeward:
+            return moved
+        tenants = await self._rows.tenants()
+        blockers = [
+            *moved.blockers,
+            *await self._partitions.place(list(guids.values()), vrf, tenants),
+        ]
+        placements = await self.read(ports)
+        if isinstance(placements, Blocker):
+            return MoveOutcome((), moved.revisions, (*blockers, placements))
+        blockers = blockers or list(misplaced(ports, placements, vrf))
+        return MoveOutcome(
+            placements, moved.revisions, tuple(blockers), persisted=not blockers and moved.persisted
+        )
+
+    async def close(self) -> None:
+        """Stop the leaves' writers. The partitions are closed by whoever opened them."""
+        await self._leaves_only.close()
+
+
+def _parted(ports: Sequence[Port]) -> tuple[list[Port], dict[Port, Member]]:
+    plain = [p for p in ports if not p.guid]
+    return plain, {p: Member("", p.guid) for p in ports if p.guid}
+
+
+def _placements(
+    guids: Mapping[Port, Member], where: Mapping[Member, frozenset[str]]
+) -> list[PortPlacement]:
+    return [
+        PortPlacement(switch=port.switch, interface=port.interface, vrf=name)
+        for port, member in guids.items()
+        for name in sorted(where[member]) or [""]
+    ]
+
+
+def _no_guid() -> Blocker:
+    return Blocker(
+        reason=Reason.ISOLATION,
+        subject="ports",
+        detail="isolation is by InfiniBand partitions, and no port of this node has a GUID",
+        unblock="Give `guid` to its ports in the expected-hardware list.",
+    )

@@ -17,6 +17,7 @@ from aiohttp import web
 
 from provisioner.checks import ALL as CHECKS
 from provisioner.checks.threshold_data import Limits
+from provisioner.control.campaigns import Campaigns
 from provisioner.control.certifier import Certifier
 from provisioner.control.engine import EmbeddedEngine
 from provisioner.control.fabric import FabricSessions
@@ -50,6 +51,7 @@ from provisioner.ports import (
     Store,
     SwitchTransport,
 )
+from provisioner.ports.campaigns import CampaignBook
 from provisioner.settings import Settings
 from provisioner.store.signing import Signer
 
@@ -75,6 +77,7 @@ class Parts:
     os_images: OsImages | None = None
     login: HostLogin | None = None
     thresholds: Mapping[str, Limits] = field(default_factory=dict)  # the site's own
+    campaigns: CampaignBook | None = None  # None: nothing is upgraded in waves
     watch: WatchParts | None = None  # None: released nodes are only looked at by operations
 
 
@@ -150,6 +153,11 @@ class Daemon:
         )
         tests = FabricTests(self.site, parts.store, parts.matrix, parts.thresholds)
         self.fabric = FabricSessions(parts.store, parts.clock, parts.settings, tests)
+        self.campaigns = (
+            None
+            if parts.campaigns is None
+            else Campaigns(parts.store, parts.campaigns, parts.clock, parts.settings)
+        )
         self._ticking: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
@@ -159,6 +167,8 @@ class Daemon:
             asyncio.create_task(self.scheduler.run(), name="scheduler"),
             asyncio.create_task(self.fabric.run(), name="fabric sessions"),
         ]
+        if self.campaigns is not None:
+            self._ticking.append(asyncio.create_task(self.campaigns.run(), name="campaigns"))
         if self.watcher is not None:
             self._ticking.append(asyncio.create_task(self.watcher.run(), name="watcher"))
 

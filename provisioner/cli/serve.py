@@ -33,6 +33,7 @@ from provisioner.redfish.governor import LoginGovernor
 from provisioner.redfish.transport import RedfishTransport
 from provisioner.settings import Settings
 from provisioner.simulated_runner import SimulatedRunner
+from provisioner.store.campaign_rows import CampaignRows
 from provisioner.store.data_directory import lock_data_directory
 from provisioner.wall_clock import WallClock
 
@@ -117,6 +118,7 @@ def serve(
                     matrix=pinned,
                     signer=opened.signer,
                     thresholds=read_thresholds(thresholds),
+                    campaigns=CampaignRows(opened.store),
                     watch=watch,
                 )
                 await _until_stopped(Daemon(parts))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from provisioner.model.inventory import Inventory
 from provisioner.model.node import Node, NodeKind
 from provisioner.model.plan import Neighbour
@@ -24,11 +22,12 @@ async def neighbours(store: Store, node: Node) -> tuple[Neighbour, ...]:
     for other in others:
         inventory = await store.inventory(other)
         if inventory is not None:
-            found.append(Neighbour(node=other, versions=_versions(inventory)))
+            found.append(Neighbour(node=other, versions=facing(inventory)))
     return tuple(found)
 
 
-def _versions(inventory: Inventory) -> Mapping[str, tuple[str, ...]]:
+def facing(inventory: Inventory) -> dict[str, tuple[str, ...]]:
+    """The versions that another node's plan may depend on."""
     versions: dict[str, tuple[str, ...]] = {}
     for kind in _FACING:
         seen = sorted({c.version for c in inventory.of_kind(kind) if c.version})

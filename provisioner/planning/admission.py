@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from provisioner.model.location import Port
-from provisioner.model.node import Node, NodeKind, State
+from provisioner.model.node import Node, NodeKind, Placement, State
 from provisioner.model.plan import Disruption, Step
 from provisioner.planning.switch_drain import together
 
-UPGRADING = frozenset({State.DISCOVERED, State.INTAKE, State.CONVERGING, State.VALIDATING})
+_CARRYING = frozenset({Placement.CUSTOMER, Placement.MIXED})  # a host on its way out, too
+# of a switch: not in service, or on its way out of it
+UPGRADING = frozenset(
+    {State.DISCOVERED, State.INTAKE, State.CONVERGING, State.VALIDATING, State.DRAINING}
+)
 
 
 def tier(node: Node) -> str:
@@ -32,8 +36,8 @@ def admit(
     """Why `step` on `node` must wait; empty: it may begin.
 
     `disrupted` is what is being disrupted now, by node. A switch goes down only while no host on
-    it is being validated or released, never more of its tier than the limit, and never two leaves
-    that carry the same rail or plane.
+    it is being validated or in a customer's VRF, never more of its tier than the limit, and never
+    two leaves that carry the same rail or plane.
     """
     if step.disruption is not Disruption.SWITCH or node.kind is not NodeKind.SWITCH:
         return ()
@@ -47,7 +51,7 @@ def admit(
     using = [
         n.id
         for n in nodes
-        if n.state in (State.VALIDATING, State.RELEASED)
+        if (n.state in (State.VALIDATING, State.RELEASED) or n.placement in _CARRYING)
         and any(p.switch == node.id for p in n.ports)
     ]
     if using:

@@ -123,6 +123,7 @@ def test_a_host_waits_for_the_switches_on_its_cables_until_they_are_in_service(
     state: State,
 ) -> None:
     on_its_way = {State.DISCOVERED, State.INTAKE, State.CONVERGING, State.VALIDATING}
+    on_its_way |= {State.DRAINING}
     nodes = {n.id: n for n in (switch("leaf-0", state), switch("leaf-1", State.RELEASED))}
 
     busy = neighbours_busy(host(State.CERTIFIED, "leaf-1", "leaf-0"), nodes)

@@ -1,0 +1,270 @@
+"""Campaigns: a turn reads rows, asks the pure decision, writes it down; the reconciler does it.
+
+Rule: this file moves no device. It admits a node by changing its row (release, and a state that
+leads out of service); from then on the node is driven like any other. Whatever a turn needs is on
+disk, so that a turn may be the first one of a new process: nothing is admitted twice, for a node's
+row and the campaign's row of it change in one transaction.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+
+from provisioner.control.campaign_facts import fleet
+from provisioner.model.campaign import (
+    Admit,
+    Campaign,
+    CampaignState,
+    Decision,
+    NodeProgress,
+    Progress,
+)
+from provisioner.model.campaign_row import CampaignRow, ReleasePin
+from provisioner.model.case import Notice
+from provisioner.model.cohort import Sample
+from provisioner.model.node import Node, NodeKind, State
+from provisioner.model.outcome import Blocker, Reason
+from provisioner.planning.campaign_moves import admitted, displaced, observed
+from provisioner.planning.regression import RegressionPolicy, wave_verdict
+from provisioner.planning.rollout import decide
+from provisioner.ports import Clock, StaleWrite, Store
+from provisioner.ports.campaigns import CampaignBook
+from provisioner.settings import Settings
+
+log = logging.getLogger(__name__)
+
+SAMPLES_MAX = 1024  # newest of a profile that are looked through for what a node measured
+_DECIDES = (CampaignState.STARTED, CampaignState.ROLLING_BACK)
+_REGRESSION = RegressionPolicy()
+
+
+class Campaigns:
+    """One per daemon. `tick` may be called at any time, as often as one likes."""
+
+    def __init__(self, store: Store, book: CampaignBook, clock: Clock, settings: Settings) -> None:
+        self._store = store
+        self._book = book
+        self._clock = clock
+        self._settings = settings
+        self._over: set[str] = set()  # aborted ones with nothing under way any more
+
+    async def run(self) -> None:
+        """Tick for ever, at the pace of `poll_s`."""
+        while True:
+            await self.tick()
+            await self._clock.sleep(self._settings.poll_s)
+
+    async def tick(self) -> None:
+        """One turn of every campaign that is not over."""
+        for campaign in await self._book.campaigns():
+            if campaign.state in (CampaignState.DRAFT, CampaignState.DONE):
+                continue
+            if campaign.id in self._over and campaign.state is CampaignState.ABORTED:
+                continue
+            try:
+                await self.turn(campaign)
+            except StaleWrite as error:
+                log.info("campaign %s: %s; the next turn sees it", campaign.id, error)
+            except Exception:  # our own bug: it admits nothing more until a person has looked
+                log.exception("campaign %s: stopped", campaign.id)
+                await self._park(campaign.id)
+
+    async def turn(self, campaign: Campaign) -> Decision | None:
+        """What became of its nodes, then what follows; None: it decides nothing now."""
+        now = self._clock.now()
+        nodes = {n.id: n for n in await self._store.nodes()}
+        rows = {r.node: r for r in await self._book.campaign_rows(campaign.id)}
+        rows |= {r.node: r for r in await self._observe(campaign, rows, nodes, now)}
+        await self._make_room(campaign, rows, nodes, now)
+        if campaign.state is CampaignState.ABORTED and not _under_way(rows):
+            self._over.add(campaign.id)
+        if campaign.state not in _DECIDES:
+            return None
+        pins = await self._book.pins()
+        facts = fleet(list(nodes.values()), campaign, list(rows.values()), pins, now)
+        progress = {name: row.progress for name, row in rows.items()}
+        decision = decide(campaign, facts, progress, self._verdicts(campaign, rows), now)
+        await self._carry_out(campaign, decision, rows, nodes, pins, now)
+        return decision
+
+    async def _observe(
+        self,
+        campaign: Campaign,
+        rows: Mapping[str, CampaignRow],
+        nodes: Mapping[str, Node],
+        now: float,
+    ) -> Sequence[CampaignRow]:
+        found = [
+            (row, new)
+            for row in rows.values()
+            if (new := observed(row, nodes.get(row.node), campaign.target, now)) is not None
+        ]
+        if not found:
+            return ()
+        samples = await self._samples({r.facts.profile for r, _ in found if r.facts.gpus})
+        changed = []
+        for old, new in found:
+            sample = samples.get(new.node)
+            if sample is not None and sample.taken_at >= old.progress.admitted_at:
+                new = new.model_copy(update={"after": dict(sample.measured)})
+            changed.append(new)
+        await self._book.put_rows(campaign, changed, now)
+        return changed
+
+    async def _make_room(
+        self,
+        campaign: Campaign,
+        rows: Mapping[str, CampaignRow],
+        nodes: Mapping[str, Node],
+        now: float,
+    ) -> None:
+        """Hosts that were being released while their leaf was admitted leave it as well."""
+        under_way = {
+            r.node
+            for r in rows.values()
+            if r.progress.state is Progress.ADMITTED and r.kind is NodeKind.SWITCH
+        }
+        for node in nodes.values():
+            if node.state is not State.RELEASED:
+                continue
+            leaf = next((p.switch for p in node.ports if p.switch in under_way), "")
+            room = displaced(node, f"{leaf} is upgraded ({campaign.id})", now) if leaf else None
+            if room is not None:
+                await self._book.admit(campaign, None, room, room.note, now)
+
+    async def _samples(self, profiles: set[str]) -> dict[str, Sample]:
+        """What each node of these profiles measured last."""
+        newest: dict[str, Sample] = {}
+        for profile in sorted(profiles):
+            for sample in await self._store.samples(profile, None, SAMPLES_MAX):
+                newest.setdefault(sample.node, sample)  # the newest come first
+        return newest
+
+    def _verdicts(self, campaign: Campaign, rows: Mapping[str, CampaignRow]) -> Sequence[Blocker]:
+        """Metrics that got worse, by profile: what speaks against going on."""
+        if campaign.going_back:
+            return ()
+        judged = [r for r in rows.values() if r.progress.state in (Progress.SOAKING, Progress.DONE)]
+        found: list[Blocker] = []
+        for profile in sorted({r.facts.profile for r in judged}):
+            mine = [r for r in judged if r.facts.profile == profile and r.before and r.after]
+            before = {r.node: r.before for r in mine}
+            after = {r.node: r.after for r in mine}
+            found += wave_verdict(before, after, _REGRESSION)
+        return tuple(b for b in found if b.subject not in campaign.accepted)
+
+    async def _carry_out(
+        self,
+        campaign: Campaign,
+        decision: Decision,
+        rows: Mapping[str, CampaignRow],
+        nodes: Mapping[str, Node],
+        pins: Sequence[ReleasePin],
+        now: float,
+    ) -> None:
+        notices = _notices(campaign, decision, now)
+        changed = _written(decision, rows, now)
+        if changed or notices:
+            await self._book.put_rows(campaign, changed, now, notices)
+        if decision.stop:
+            reason = "; ".join(str(b) for b in decision.stop)
+            await self._end(campaign, CampaignState.STOPPED, reason, now)
+            return
+        latest = {**rows, **{r.node: r for r in changed}}
+        for admit in decision.admit:
+            await self._admit(campaign, admit, latest[admit.node], nodes, now)
+        if decision.finished and not decision.admit:
+            back = campaign.going_back
+            state = CampaignState.ABORTED if back else CampaignState.DONE
+            reason = f"rolled back to {campaign.baseline}" if back else ""
+            await self._end(campaign, state, reason, now)
+
+    async def _admit(
+        self,
+        campaign: Campaign,
+        admit: Admit,
+        row: CampaignRow,
+        nodes: Mapping[str, Node],
+        now: float,
+    ) -> None:
+        """One node begins; hosts that make room for it leave first."""
+        why = f"campaign {campaign.id} to {campaign.target}: {admit.reason}"
+        try:
+            for name in admit.displaces:
+                room = displaced(nodes[name], f"{admit.node} is upgraded ({campaign.id})", now)
+                if room is not None:
+                    await self._book.admit(campaign, None, room, why, now)
+            profile = row.profile_before if campaign.going_back else row.facts.profile
+            moved = admitted(
+                nodes[admit.node], campaign.target, profile, now, why=why, retire=admit.retire
+            )
+            if isinstance(moved, Blocker):
+                log.info("%s is not admitted: %s", admit.node, moved)
+                return  # its row changed since the decision; the next turn decides anew
+            progress = row.progress.model_copy(
+                update={
+                    "state": Progress.ADMITTED,
+                    "admitted_at": now,
+                    "finished_at": 0.0,
+                    "reason": "",
+                    "retire": admit.retire,
+                }
+            )
+            begun = row.model_copy(update={"progress": progress})
+            await self._book.admit(campaign, begun, moved, why, now)
+        except StaleWrite as error:
+            log.info("%s is not admitted: %s; the next turn decides anew", admit.node, error)
+
+    async def _end(self, campaign: Campaign, state: CampaignState, reason: str, now: float) -> None:
+        ended = campaign.model_copy(update={"state": state, "reason": reason})
+        await self._book.save_campaign(ended, {"by": "itself"}, now)
+
+    async def _park(self, campaign_id: str) -> None:
+        campaign = await self._book.campaign(campaign_id)
+        if campaign is not None and campaign.state in _DECIDES:
+            reason = f"{Reason.OUR_BUG}: see the daemon's log"
+            try:
+                await self._end(campaign, CampaignState.STOPPED, reason, self._clock.now())
+            except StaleWrite:
+                log.warning("campaign %s changed while it was to be stopped", campaign_id)
+
+
+def _under_way(rows: Mapping[str, CampaignRow]) -> bool:
+    return any(r.progress.state is Progress.ADMITTED for r in rows.values())
+
+
+def _notices(campaign: Campaign, decision: Decision, now: float) -> tuple[Notice, ...]:
+    return tuple(
+        Notice(
+            id=f"{campaign.id}/{n.node}/{n.tenant}",
+            tenant=n.tenant,
+            node=n.node,
+            kind="maintenance",
+            text=n.text,
+            at=now,
+            effective_at=n.earliest_at,
+        )
+        for n in decision.notices
+    )
+
+
+def _written(
+    decision: Decision, rows: Mapping[str, CampaignRow], now: float
+) -> tuple[CampaignRow, ...]:
+    """What a decision says of nodes that do not begin now."""
+    changed: dict[str, NodeProgress] = {}
+    for notice in decision.notices:
+        old = changed.get(notice.node) or rows[notice.node].progress
+        told = {
+            "state": Progress.NOTIFIED,
+            "notified_at": now,
+            "earliest_at": max(notice.earliest_at, old.earliest_at),
+        }
+        changed[notice.node] = old.model_copy(update=told)
+    for name in decision.done:
+        changed[name] = rows[name].progress.model_copy(update={"state": Progress.DONE})
+    for name, why in decision.skip.items():
+        skipped = {"state": Progress.SKIPPED, "reason": why}
+        changed[name] = rows[name].progress.model_copy(update=skipped)
+    return tuple(rows[n].model_copy(update={"progress": p}) for n, p in changed.items())

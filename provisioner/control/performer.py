@@ -18,12 +18,13 @@ from provisioner.execution.erasure import Eraser
 from provisioner.execution.executor import Executor
 from provisioner.execution.hold import Hold
 from provisioner.execution.identify import Identifier
+from provisioner.execution.release_sequence import Releases, journalled, proved
 from provisioner.execution.tenancy import Tenancy
 from provisioner.model.node import Node, Placement, State
 from provisioner.model.operation import LedgerEntry
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.plan import Disruption, Step
-from provisioner.model.tenant import MAINTENANCE_VRF, ReleaseProof
+from provisioner.model.tenant import MAINTENANCE_VRF
 from provisioner.planning.admission import admit
 from provisioner.planning.journey import may_enter
 from provisioner.planning.lifecycle import (
@@ -69,6 +70,7 @@ class Performer:
         self._identifier = identifier
         self._executor = executor
         self._tenancy = tenancy
+        self._releases = Releases(tenancy.site, store, tenancy)
         self._eraser = eraser
         self._certifier = certifier
         self._admission = asyncio.Lock()
@@ -165,7 +167,10 @@ class Performer:
 
     async def _fence(self, hold: Hold, node: Node) -> Problems:
         """Into the maintenance VRF; the placement is recorded as read back, whatever it is."""
-        outcome = await self._tenancy.move(node.ports, MAINTENANCE_VRF)
+        if node.placement is Placement.CUSTOMER:
+            outcome = await self._releases.reclaim(node)
+        else:  # nobody knows where it is: the move is the fastest fence
+            outcome = await self._tenancy.move(node.ports, MAINTENANCE_VRF)
         if outcome.blockers:
             if node.placement is not Placement.MIXED and outcome.placements:
                 unsure = node.model_copy(update={"placement": Placement.MIXED, "vrf": ""})
@@ -256,30 +261,24 @@ class Performer:
         stored = await hold.record(node=leaving)
         assert stored is not None
         node = stored
-        outcome = await self._tenancy.move(node.ports, vrf)
+        outcome = await self._releases.release(node, vrf)
         if outcome.blockers:
+            told = {"vrf": vrf, "rows": [str(r) for r in outcome.rows if r.bad][:20]}
+            await hold.record(journal=[("release_refused", told)])
             back = await self._fence(hold, node)
             return (*outcome.blockers, *back)
         if await self._store.revoked(node.certificate):
             # moves take minutes and alerts do not: fenced, it is looked at anew and converges
             return await self._fence(hold, node)
         now = self._clock.now()
-        proof = ReleaseProof(
-            node=node.id,
-            certificate=node.certificate,
-            tenant=node.tenant,
-            placements=outcome.placements,
-            persisted=outcome.persisted,
-            revisions=outcome.revisions,
-            confirmed_at=now,
-        )
+        proof = proved(node, vrf, outcome, await self._store.certificate(node.certificate), now)
         # entered only now: `may_enter` is asked with the placement that was just proved
-        proved = node.model_copy(update={"placement": Placement.CUSTOMER, "vrf": vrf})
-        assert may_enter(proved, State.RELEASED, Placement.CUSTOMER)
-        released = proved.moved(State.RELEASED, now, blockers=(), note=f"released to {node.tenant}")
+        moved = node.model_copy(update={"placement": Placement.CUSTOMER, "vrf": vrf})
+        assert may_enter(moved, State.RELEASED, Placement.CUSTOMER)
+        released = moved.moved(State.RELEASED, now, blockers=(), note=f"released to {node.tenant}")
         await hold.record(
             node=released,
             proof=proof,
-            journal=[("released", {"tenant": node.tenant, "certificate": node.certificate})],
+            journal=[("released", journalled(proof))],
         )
         return ()

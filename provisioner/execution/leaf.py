@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from provisioner.execution.leaf_line import LeafLine, Lookup, Refused, Views, views
+from provisioner.execution.leaf_line import LeafLine, Lookup, Refused, Views, places, views
 from provisioner.execution.leaf_turns import turn
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.ports import Clock, Malformed, PortError, SwitchTransport
@@ -58,6 +58,7 @@ class Leaf:
         self._clock = clock
         self._limits = limits
         self._waiting: list[_Waiting] = []
+        self._denied: frozenset[str] = frozenset()  # ports of the batch that let nothing through
         self._writer: asyncio.Task[None] | None = None
         self._reading: asyncio.Task[Routes | Blocker] | None = None
 
@@ -182,15 +183,16 @@ class Leaf:
 
     async def _in_place(self, moves: Sequence[Move]) -> bool:
         """Not yet that it is saved: `_persist` comes after it."""
-        seen = await views(self._line, [m.interface for m in moves], saved=False)
-        return all(seen[m.interface] == {m.vrf} for m in moves)
+        seen = await places(self._line, [m.interface for m in moves], saved=False)
+        self._denied = frozenset(i for i, found in seen.items() if any(p.denied for p in found))
+        return all(seen[m.interface] == {(m.vrf, m.denied)} for m in moves)
 
     async def _revise(self, moves: Sequence[Move]) -> str:
         """One revision with all moves, applied. Its name as the proof shows it."""
         revision = cumulus.read_revision_id(await self._line.ask(cumulus.new_revision()))
         if revision is None:
             raise Malformed("a new revision without a name")
-        await self._line.ask(cumulus.move_ports(revision, moves))
+        await self._line.ask(cumulus.move_ports(revision, moves, self._denied))
         await self._line.ask(cumulus.apply(revision))
         state: cumulus.RevisionState | None = None
 

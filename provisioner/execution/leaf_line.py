@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from provisioner.execution.once import blocked
 from provisioner.model.outcome import Blocker, Reason
@@ -96,34 +96,51 @@ class LeafLine:
         )
 
 
+class Place(NamedTuple):
+    """Where one tree has a port, and whether it lets nothing through there."""
+
+    vrf: str
+    denied: bool
+
+
 async def views(line: LeafLine, interfaces: Sequence[str], *, saved: bool = True) -> Views:
     """Every VRF that each of these ports is in, or will be in by itself.
 
-    `saved`: by the next reboot, too. Revisions are read before the trees: one that ends in
-    between shows in the tree that is read after it.
+    `saved`: by the next reboot, too.
+    """
+    found = await places(line, interfaces, saved=saved)
+    return {interface: frozenset(p.vrf for p in seen) for interface, seen in found.items()}
+
+
+async def places(
+    line: LeafLine, interfaces: Sequence[str], *, saved: bool = True
+) -> Mapping[str, frozenset[Place]]:
+    """The same with filters. Revisions are read before the trees: one that ends in between shows
+    in the tree that is read after it.
     """
     listed = cumulus.read_revisions(await line.get(cumulus.REVISIONS_PATH))
     if listed is None:
         raise Refused(Reason.MALFORMED, "no readable list of revisions")
     coming = sorted(name for name, state in listed.items() if state.sent)
     trees = [*coming, "applied", *(["startup"] if saved else []), "operational"]
-    found: dict[str, set[str]] = {interface: set() for interface in interfaces}
-    for seen in await asyncio.gather(*(_vrfs(line, interfaces, tree) for tree in trees)):
-        for interface, vrf in seen.items():
-            found[interface].add(vrf)
-    return {interface: frozenset(vrfs) for interface, vrfs in found.items()}
+    found: dict[str, set[Place]] = {interface: set() for interface in interfaces}
+    for seen in await asyncio.gather(*(_places(line, interfaces, tree) for tree in trees)):
+        for interface, place in seen.items():
+            found[interface].add(place)
+    return {interface: frozenset(seen) for interface, seen in found.items()}
 
 
-async def _vrfs(line: LeafLine, interfaces: Sequence[str], tree: str) -> dict[str, str]:
+async def _places(line: LeafLine, interfaces: Sequence[str], tree: str) -> dict[str, Place]:
     if len(interfaces) <= ONE_BY_ONE:
         answers = {i: await line.get(cumulus.interface_path(i, tree)) for i in interfaces}
     else:
         found = await line.get(cumulus.interfaces_path(tree))
         answers = found if isinstance(found, dict) else {}
-    vrfs = {}
+    seen = {}
     for interface in interfaces:
         vrf = cumulus.read_vrf(answers.get(interface))
         if vrf is None:
             raise Refused(Reason.MALFORMED, f"{interface}: no readable state ({tree})")
-        vrfs[interface] = vrf or cumulus.DEFAULT_VRF
-    return vrfs
+        denied = cumulus.read_denied(answers.get(interface))
+        seen[interface] = Place(vrf or cumulus.DEFAULT_VRF, denied)
+    return seen

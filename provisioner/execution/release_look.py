@@ -124,7 +124,10 @@ class LeafLook:
             peers, families, _ = told[3 * at : 3 * at + 3]
             vnis: Mapping[str, VniState] = {vni: read[vni] for vni in numbers[at]}
             found[name] = VrfState(
-                routes=tuple(r for t in tables[2 * at : 2 * at + 2] for r in words.read_routes(t)),
+                routes=(
+                    *words.read_routes(tables[2 * at]),
+                    *words.read_routes(tables[2 * at + 1] or {}),  # IPv6 may be off
+                ),
                 peers=words.read_peers(peers or {}),
                 imports=words.read_imports(families or {}),
                 vnis=vnis,

@@ -14,8 +14,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from provisioner.execution.leaf import Leaf, Routes
-from provisioner.execution.leaf_line import Lookup
+from provisioner.execution.leaf_line import LeafLine, Lookup
+from provisioner.execution.release_look import LeafLook
 from provisioner.execution.work import Site
+from provisioner.model.leaf_state import LeafState
 from provisioner.model.location import Port
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.tenant import MAINTENANCE_VRF, PortPlacement
@@ -42,9 +44,10 @@ class Tenancy:
     """All leaves of the site; each is looked up in the store when it is first needed."""
 
     def __init__(self, site: Site, store: Store) -> None:
-        self._site = site
+        self.site = self._site = site
         self._store = store
         self._leaves: dict[str, Leaf] = {}
+        self._looks: dict[str, LeafLook] = {}
 
     async def read(self, ports: Sequence[Port]) -> tuple[PortPlacement, ...] | Blocker:
         """The VRF of every port; one that is not settled is named with each VRF it may be in."""
@@ -63,9 +66,61 @@ class Tenancy:
             ]
         return tuple(placements)
 
-    async def move(self, ports: Sequence[Port], vrf: str) -> MoveOutcome:
+    async def look(self, ports: Sequence[Port]) -> dict[str, LeafState] | Blocker:
+        """All that the gate of a release judges, of every leaf of these ports, read now."""
+        by_leaf = _by_leaf(ports)
+        answers = await asyncio.gather(
+            *(self._look(s).state([p.interface for p in mine]) for s, mine in by_leaf.items())
+        )
+        found = {}
+        for switch, seen in zip(by_leaf, answers, strict=True):
+            if isinstance(seen, Blocker):
+                return seen
+            found[switch] = seen
+        return found
+
+    async def deny(self, ports: Sequence[Port], vrf: str) -> tuple[Blocker, ...]:
+        """Let nothing through these ports, which stay in `vrf`; () if every leaf says so."""
+        blockers: list[Blocker] = []
+        for switch, mine in _by_leaf(ports).items():
+            moves = [Move(p.interface, vrf, p.address, denied=True) for p in mine]
+            blockers += (await self._leaf(switch).move(moves)).blockers
+        return tuple(blockers)
+
+    async def quiet(self, ports: Sequence[Port], limit_s: float) -> bool:
+        """Wait until nothing goes out of these ports any more, at most `limit_s`."""
+        clock, settings = self._site.clock, self._site.settings
+        until = clock.now() + limit_s
+        last: dict[tuple[str, str], tuple[float, int]] = {}
+        while clock.now() < until:
+            seen = await self.look(ports)
+            if isinstance(seen, Blocker):
+                return False
+            busy, new = False, {}
+            for port in ports:
+                at, state = seen[port.switch].at, seen[port.switch].ports[port.interface]
+                key = (port.switch, port.interface)
+                if state.out_bytes is None:
+                    return False  # it does not count: nothing to wait for
+                new[key] = (at, state.out_bytes)
+                then = last.get(key)
+                # a reading that is no older tells nothing
+                idle = then is not None and at > then[0]
+                if idle and then is not None:
+                    idle = (state.out_bytes - then[1]) / (at - then[0]) <= settings.switch_idle_bps
+                busy = busy or not idle
+            if not busy:
+                return True
+            last = new
+            await clock.sleep(settings.switch_poll_s)
+        return False
+
+    async def move(
+        self, ports: Sequence[Port], vrf: str, *, look_for_leaks: bool = True
+    ) -> MoveOutcome:
         """Bring exactly these ports into `vrf`, and prove it.
 
+        `look_for_leaks`: not where the gate of a release looks at all of it right after.
         Towards a customer the first obstacle ends it. Towards maintenance every leaf is tried:
         each port that is fenced is one less in a customer's network.
         """
@@ -90,13 +145,14 @@ class Tenancy:
             return MoveOutcome((), tuple(revisions), (*blockers, placements))
         if not blockers:
             blockers += misplaced(ports, placements, vrf)
-        if not blockers:
+        if not blockers and look_for_leaks:
             blockers += await self._leaks(ports, prefixes, vrf)
         return MoveOutcome(placements, tuple(revisions), tuple(blockers), persisted=not blockers)
 
     async def close(self) -> None:
         """Stop all writers."""
         await asyncio.gather(*(leaf.close() for leaf in self._leaves.values()))
+        await asyncio.gather(*(look.close() for look in self._looks.values()))
 
     async def _leaks(
         self, ports: Sequence[Port], prefixes: tuple[str, ...], vrf: str
@@ -125,6 +181,13 @@ class Tenancy:
                 switch, self._lookup(switch), site.reach.switches, site.clock, site.settings
             )
         return self._leaves[switch]
+
+    def _look(self, switch: str) -> LeafLook:
+        if switch not in self._looks:
+            site = self._site
+            line = LeafLine(switch, self._lookup(switch), site.reach.switches, site.clock)
+            self._looks[switch] = LeafLook(line, site.clock, site.settings)
+        return self._looks[switch]
 
     def _lookup(self, switch: str) -> Lookup:
         async def lookup() -> SwitchAddress | Blocker:

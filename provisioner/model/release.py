@@ -7,8 +7,15 @@ there was nothing to look at (no partner, no overlay), and says so in the proof.
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Annotated
+
+from pydantic import Field
 
 from provisioner.model.base import Record
+
+# they become words of a command line: nothing but what an address is made of
+Address = Annotated[str, Field(pattern=r"^[0-9]{1,3}(\.[0-9]{1,3}){3}$")]
+InVrf = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9-]*=[0-9]{1,3}(\.[0-9]{1,3}){3}$")]
 
 
 class GateCheck(StrEnum):

@@ -7,7 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from provisioner.sim import outputs_link, outputs_nic, outputs_runtime, outputs_server
+from provisioner.sim import (
+    outputs_link,
+    outputs_nic,
+    outputs_reach,
+    outputs_runtime,
+    outputs_server,
+)
 from provisioner.sim.host import HostView, Output
 
 Tool = Callable[[HostView, str], Output]
@@ -28,6 +34,7 @@ LOOKS: tuple[tuple[str, Tool, float], ...] = (
     (f"{_CARDS} mlxlink ", outputs_link.mlxlink, 8.0),
     (f"{_CARDS} devlink ", outputs_link.devlink, 0.5),
     ("for i in /sys/class/infiniband/*/device/net/*", outputs_link.ethtool, 0.5),
+    ("for t in ", outputs_reach.ping, 2.0),
     ("lscpu -J", outputs_server.lscpu, 0.1),
     ("cat /proc/meminfo ", outputs_server.memory, 0.1),
     ("for f in class vendor ", outputs_server.pci_tree, 0.5),

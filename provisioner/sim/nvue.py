@@ -18,6 +18,7 @@ from provisioner.sim.redfish_answers import GONE, Answer
 from provisioner.sim.switch import Switch
 from provisioner.sim.switch_config import Revision, Tree
 from provisioner.sim.switch_fabric import Fabric
+from provisioner.sim.switch_release import neighbour_tables
 
 PREFIX = "/nvue_v1"
 BODY_MAX = 1024 * 1024  # bytes; a whole configuration is below 100 KB
@@ -42,10 +43,7 @@ class NvueService:
         headers: Mapping[str, str],
         body: bytes,
     ) -> Answer:
-        """The answer; `GONE` while nothing answers at this address.
-
-        `headers` have lowercase names; `path` begins with "/nvue_v1".
-        """
+        """The answer; `GONE` while nothing answers here. `headers` have lowercase names."""
         now = self.clock.now()
         self.switch.schedule.advance(now)
         if not self.switch.up(now) or not self.reachable():
@@ -64,6 +62,8 @@ class NvueService:
                 document = json.loads(body[:BODY_MAX])
             except (ValueError, RecursionError):
                 return _problem(400, "Bad Request", "the body is not JSON")
+        if method == "GET" and query.get("view") == "neighbor" and parts == ("interface",):
+            return _json(200, neighbour_tables(self.switch, now))
         if method == "GET":
             return self._get(parts, query.get("rev", "applied"), now)
         if method == "POST":
@@ -126,7 +126,7 @@ class NvueService:
             up = self.switch.link_up(name, now)
             ip = {"vrf": "default"} | entry.get("ip", {})
             link = {"state": {"up" if up else "down": {}}, "mtu": 9216, "speed": "400G"}
-            return entry | {"ip": ip, "link": link}
+            return entry | {"ip": ip, "link": link | self.switch.planted.links.get(name, {})}
 
         if len(parts) == 1:
             return {name: shown(name, entry) for name, entry in found.items()}
@@ -171,8 +171,8 @@ class NvueService:
             return Answer(204, {})
         if not isinstance(document, dict):
             return _problem(400, "Bad Request", "the body must be an object")
-        revision.changes.append((parts, document))
-        return _json(200, document)  # since 5.10 the answer is the change, not the whole
+        revision.changes.append((parts, document))  # since 5.10 the answer is the change
+        return _json(200, document)
 
     def _change_revision(self, parts: tuple[str, ...], document: Any, now: float) -> Answer:
         wanted = document.get("state") if isinstance(document, dict) else None

@@ -15,6 +15,7 @@ from dataclasses import dataclass, fields, replace
 from provisioner.sim.clock import Schedule
 from provisioner.sim.parts import Event
 from provisioner.sim.switch_config import Revision, Tree, image_version, merge_at, problems
+from provisioner.sim.switch_release import Planted
 
 Fetch = Callable[[str, Callable[[bytes | None], None]], None]  # URL, then the body or None
 
@@ -88,6 +89,9 @@ class Switch:
         self.log: list[Event] = []
         self.faults: set[str] = set()
         self.leaks: dict[str, str] = {}  # prefix -> VRF that it leaks into
+        self.planted = Planted()
+        self.overlay: tuple[Switch, ...] = ()  # other leaves that tell it their routes
+        self.servers: dict[str, str] = {}  # address of something else -> VRF that it is in
         self.fetch: Fetch = lambda _url, done: done(None)
         self._applying: list[Revision] = []
         self._numbered = 0
@@ -106,6 +110,8 @@ class Switch:
     def link_up(self, interface: str, now: float) -> bool:
         """Whether there is carrier on a port: this switch and what is cabled to it are up."""
         neighbour = self.neighbours.get(interface)
+        if self.planted.links and self.planted.links.get(interface, {}).get("down"):
+            return False
         return self.up(now) and (neighbour is None or neighbour.up())
 
     def lasting(self, seconds: float) -> float:

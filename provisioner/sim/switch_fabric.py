@@ -84,13 +84,17 @@ class Fabric:
 
     def _stats(self, name: str, now: float) -> Tree:
         rate = PORT_BPS if self.carrying(now) else KEEPALIVE_BPS
+        busy = self.switch.planted.busy
         passed = max(0.0, now - self._at) if self._at else 0.0
         for port in self.switch.neighbours:
             if self.switch.link_up(port, now):
-                self._bytes[port] = self._bytes.get(port, 0.0) + passed * rate
+                self._bytes[port] = self._bytes.get(port, 0.0) + passed * (
+                    PORT_BPS if port in busy else rate
+                )
         self._at = now
         half = int(self._bytes.get(name, 0.0)) // 2
-        return {"in-bytes": half, "out-bytes": half, "carrier-transitions": 2}
+        changes = 2 + self.switch.planted.flaps.get(name, 0)
+        return {"in-bytes": half, "out-bytes": half, "carrier-transitions": changes}
 
 
 class HasFabric(Protocol):
@@ -109,6 +113,9 @@ def join(services: Mapping[str, HasFabric], now: Callable[[], float]) -> None:
             if n.startswith("spine") and n != name
         )
 
+    leaves = [s.fabric.switch for n, s in services.items() if not n.startswith("spine")]
+    for leaf in leaves:
+        leaf.overlay = tuple(other for other in leaves if other is not leaf)
     for name, service in services.items():
         if name.startswith("spine"):
             service.fabric.alternative = around(name)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import ipaddress
-
 from provisioner.sim.switch import Switch
 from provisioner.sim.switch_config import Tree
+from provisioner.sim.switch_release import document, routes
 
 MODEL = "SN5600"
 
@@ -44,7 +43,7 @@ def operational(switch: Switch, parts: tuple[str, ...], now: float) -> Tree | No
         case ("interface", name, "lldp", "neighbor"):
             return neighbours(switch, name, now)
         case _:
-            return None
+            return document(switch, parts, now)
 
 
 def images(switch: Switch) -> Tree:
@@ -68,6 +67,7 @@ def health(switch: Switch) -> Tree:
         issues["PSU1"] = {"issue": "not OK"}
     if "fan_missing" in switch.faults:
         issues["FAN2/1"] = {"issue": "missing"}
+    issues |= {part: {"issue": words} for part, words in switch.planted.issues.items()}
     led = "amber" if issues else "green"
     return {"status": "Not OK" if issues else "OK", "status-led": led, "issues": issues}
 
@@ -77,38 +77,11 @@ def neighbours(switch: Switch, interface: str, now: float) -> Tree:
     neighbour = switch.neighbours.get(interface)
     if neighbour is None or not switch.link_up(interface, now):
         return {}
+    system, port = switch.planted.lldp.get(interface, (neighbour.system, neighbour.port))
     return {
-        neighbour.system: {
+        system: {
             "age": "120",
-            "chassis": {"chassis-id": neighbour.mac, "system-name": neighbour.system},
-            "port": {"name": neighbour.port, "ttl": 120, "type": "ifname"},
+            "chassis": {"chassis-id": neighbour.mac, "system-name": system},
+            "port": {"name": port, "ttl": 120, "type": "ifname"},
         }
     }
-
-
-def routes(switch: Switch, vrf: str, now: float) -> Tree:
-    """Routes of one VRF by prefix: what is connected and up, and what leaks into it."""
-    found: Tree = {}
-    for name, entry in switch.operational["interface"].items():
-        ip = entry.get("ip", {})
-        if not ip.get("address") or not switch.link_up(name, now):
-            continue
-        for address in ip["address"]:
-            prefix = str(ipaddress.ip_interface(address).network)
-            if (ip.get("vrf") or "default") == vrf:
-                found[prefix] = _route("connected", name, vrf)
-            elif switch.leaks.get(prefix) == vrf:
-                found[prefix] = _route("bgp", name, vrf)
-    return found
-
-
-def _route(protocol: str, interface: str, vrf: str) -> Tree:
-    flags: Tree = {"selected": {}, "fib-selected": {}, "installed": {}, "offloaded": {}}
-    entry = {
-        "distance": 0 if protocol == "connected" else 20,
-        "flags": flags,
-        "metric": 0,
-        "uptime": "0:10:00",
-        "via": {interface: {"type": "interface", "vrf": vrf, "active": "on", "fib": "on"}},
-    }
-    return {"protocol": {protocol: {"entry-index": {"1": entry}}}}

@@ -8,7 +8,7 @@ and its own NVUE clients. Everything a switch answers is hostile until read here
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
@@ -22,6 +22,7 @@ REVISIONS_PATH = f"{PREFIX}/revision"
 DEFAULT_VRF = "default"
 
 APPLIED = frozenset({"applied", "applied_and_saved"})
+DENY = {"provisioner_deny4": "ipv4", "provisioner_deny6": "ipv6"}  # filters: name -> family
 # states of a revision that is still on its way; every other one is an end without effect
 UNDER_WAY = frozenset(
     {"pending", "apply", "verifying", "verified", "ready", "preparing", "reloading", "saving"}
@@ -41,11 +42,15 @@ class Ask:
 
 @dataclass(frozen=True)
 class Move:
-    """One port into one VRF. `address` of the leaf's end, with length; "": none is set."""
+    """One port into one VRF. `address` of the leaf's end, with length; "": none is set.
+
+    `denied`: nothing goes through it there; otherwise a filter of ours is taken off.
+    """
 
     interface: str
     vrf: str
     address: str = ""
+    denied: bool = False
 
 
 @dataclass(frozen=True)
@@ -97,10 +102,11 @@ def new_revision() -> Ask:
     return Ask("POST", f"{PREFIX}/revision")
 
 
-def move_ports(revision: str, moves: Sequence[Move]) -> Ask:
+def move_ports(revision: str, moves: Sequence[Move], denied: Collection[str] = ()) -> Ask:
     """Ports into VRFs, each VRF made sure to exist. A merge: nothing else is touched.
 
-    The address is written along: moving an interface between VRFs drops and re-adds it.
+    The address is written along: moving an interface between VRFs drops and re-adds it. `denied`:
+    ports that have our filter now; null takes it off ("NVUE API": the PATCH method unsets).
     """
     interfaces: dict[str, Any] = {}
     for move in moves:
@@ -108,7 +114,14 @@ def move_ports(revision: str, moves: Sequence[Move]) -> Ask:
         if move.address:
             ip["address"] = {move.address: {}}
         interfaces[move.interface] = {"ip": ip}
-    body = {"vrf": {move.vrf: {} for move in moves}, "interface": interfaces}
+        if move.denied:
+            both: dict[str, Any] = {"inbound": {}, "outbound": {}}
+            interfaces[move.interface]["acl"] = dict.fromkeys(DENY, both)
+        elif move.interface in denied:
+            interfaces[move.interface]["acl"] = dict.fromkeys(DENY)
+    body: dict[str, Any] = {"vrf": {move.vrf: {} for move in moves}, "interface": interfaces}
+    if any(move.denied for move in moves):
+        body["acl"] = {name: _deny_all(family) for name, family in DENY.items()}
     return Ask("PATCH", f"{PREFIX}/?rev={quote(revision, safe='')}", body)
 
 
@@ -147,6 +160,13 @@ def interfaces_path(revision: str = "operational") -> str:
 def routes_path(vrf: str) -> str:
     """The routes of one VRF."""
     return f"{PREFIX}/vrf/{quote(vrf, safe='')}/router/rib/ipv4/route?rev=operational"
+
+
+def _deny_all(family: str) -> dict[str, Any]:
+    """Both directions and families, as NVIDIA's own controller quarantines a host's port."""
+    every = "0.0.0.0/0" if family == "ipv4" else "::/0"
+    anybody = {"ip": {"source-ip": every, "dest-ip": every}}
+    return {"type": family, "rule": {"10": {"action": {"deny": {}}, "match": anybody}}}
 
 
 def fetch_image(url: str) -> Ask:
@@ -214,6 +234,12 @@ def read_vrf(interface: Any) -> str | None:
         return None
     vrf = ip.get("vrf", "")
     return vrf if isinstance(vrf, str) else None
+
+
+def read_denied(interface: Any) -> bool:
+    """Whether one of our filters is on this port."""
+    bound = interface.get("acl") if isinstance(interface, dict) else None
+    return isinstance(bound, dict) and any(name in bound for name in DENY)
 
 
 def read_names(answer: Any) -> tuple[str, ...] | None:

@@ -26,7 +26,7 @@ from provisioner.ports import Call, Reply, SwitchAddress, Unreachable
 from provisioner.settings import Settings
 from provisioner.sim.clock import Schedule
 from provisioner.sim.nvue import NvueService
-from provisioner.sim.switch import Switch, SwitchDurations
+from provisioner.sim.switch import Neighbour, Switch, SwitchDurations
 from provisioner.store import open_store
 
 LEAVES = 2
@@ -134,7 +134,12 @@ class PortWorld:
             switch.truth = self.truth
         self.wire = Wire(self)
         self.settings = Settings(
-            switch_apply_limit_s=20.0, switch_poll_s=1.0, retry_s=2.0, retry_max_s=30.0
+            switch_apply_limit_s=20.0,
+            switch_poll_s=1.0,
+            retry_s=2.0,
+            retry_max_s=30.0,
+            release_settle_s=15.0,
+            release_probes="off",  # no hosts here: what packets do is tried in tests/fabric
         )
         self.store: Any = WatchedStore(open_store(":memory:", inline=True), self)
         self.driving: dict[str, asyncio.Task[None]] = {}
@@ -143,7 +148,8 @@ class PortWorld:
         ports = []
         for rail in range(LEAVES):
             address = f"172.{32 * rail}.0.{2 * number + 1}/31"
-            self.switches[f"leaf-{rail}"].add_port(f"swp{number + 1}", address)
+            card = Neighbour(f"node-{number}", f"rail{rail}", f"94:6d:ae:00:{rail:02x}:{number:02x}")
+            self.switches[f"leaf-{rail}"].add_port(f"swp{number + 1}", address, card)
             ports.append(
                 Port(
                     switch=f"leaf-{rail}",

@@ -1,0 +1,205 @@
+"""Release and reclaim of one node: look, move leaf by leaf, judge all of it, try packets, repeat.
+
+Rule: nothing here decides that a node is a customer's; it says what was seen, and what speaks
+against it. Whoever calls takes the node back if anything does. Nothing is kept in memory that
+matters: cut short at any point, the ports are found again by looking, and a release begins anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from provisioner.execution.release_probes import probed
+from provisioner.execution.tenancy import MoveOutcome, Tenancy
+from provisioner.execution.work import Site
+from provisioner.model.certificate import Certificate
+from provisioner.model.leaf_state import LeafState
+from provisioner.model.node import Node
+from provisioner.model.outcome import Blocker
+from provisioner.model.release import GateCheck, GateRow, LeafRecord, Verdict
+from provisioner.model.tenant import MAINTENANCE_VRF, ReleaseProof
+from provisioner.planning import release_gate, release_probes
+from provisioner.planning.release_ask import GateAsk, ask_of, record_of
+from provisioner.planning.release_probes import Partners
+from provisioner.planning.release_proof import sealed
+from provisioner.ports import Store
+
+
+@dataclass(frozen=True)
+class ReleaseOutcome:
+    """No blockers: every row of the gate is good, and was so again a while later."""
+
+    moved: MoveOutcome
+    began_at: float
+    rows: tuple[GateRow, ...] = ()
+    before: tuple[LeafRecord, ...] = ()
+    after: tuple[LeafRecord, ...] = ()
+    watched_s: float = 0.0
+    blockers: tuple[Blocker, ...] = ()
+
+
+@dataclass
+class _Judged:
+    rows: tuple[GateRow, ...] = ()
+    leaves: dict[str, LeafState] = field(default_factory=dict)
+
+
+class Releases:
+    """Carries out releases and reclaims over the leaves of a site."""
+
+    def __init__(self, site: Site, store: Store, tenancy: Tenancy) -> None:
+        self._site = site
+        self._store = store
+        self._tenancy = tenancy
+
+    async def release(self, node: Node, vrf: str) -> ReleaseOutcome:
+        """Bring every port of a node into a tenant's VRF, and prove it by the whole gate."""
+        assert vrf != MAINTENANCE_VRF
+        clock, settings = self._site.clock, self._site.settings
+        began = clock.now()
+        seen = await self._tenancy.look(node.ports)
+        if isinstance(seen, Blocker):
+            return ReleaseOutcome(MoveOutcome(), began, blockers=(seen,))
+        before = records(node, seen)
+        moved = await self._tenancy.move(node.ports, vrf, look_for_leaks=False)
+        if moved.blockers:
+            return ReleaseOutcome(moved, began, before=before, blockers=moved.blockers)
+        ask = await self.ask(node, vrf)
+        settled_at = clock.now()
+        judged = await self._settled(ask, before)
+        rows = judged.rows
+        if not _bad(rows):
+            rows += await self._probes(node, ask)
+        if not _bad(rows) and settings.release_confirm_s:
+            await clock.sleep(settings.release_confirm_s)
+            again = await self.judge(ask, before)
+            rows += _standing(node.id, again.rows, clock.now() - settled_at)
+            judged = again if again.leaves else judged
+        return ReleaseOutcome(
+            moved,
+            began,
+            rows=rows,
+            before=before,
+            after=records(node, judged.leaves),
+            watched_s=clock.now() - settled_at,
+            blockers=release_gate.blockers(rows),
+        )
+
+    async def watched(
+        self, node: Node, vrf: str, baseline: Sequence[LeafRecord]
+    ) -> tuple[GateRow, ...]:
+        """The gate of a node that is a customer's, against what was seen when it became one."""
+        judged = await self.judge(await self.ask(node, vrf), tuple(baseline))
+        return judged.rows
+
+    async def ask(self, node: Node, vrf: str) -> GateAsk:
+        """What is asked of a node's ports in a VRF, from what is known of its tenant now."""
+        settings = self._site.settings
+        return ask_of(
+            node,
+            vrf,
+            await self._store.tenants(),
+            mtu=settings.port_mtu,
+            acls=settings.release_port_acls,
+        )
+
+    async def judge(self, ask: GateAsk, before: tuple[LeafRecord, ...]) -> _Judged:
+        """One look at all leaves, judged. A leaf that gave no answer is in the rows as unknown."""
+        seen = await self._tenancy.look(ask.ports)
+        if isinstance(seen, Blocker):
+            row = GateRow(
+                check=GateCheck.HEALTH,
+                subject=seen.subject,
+                verdict=Verdict.UNKNOWN,
+                seen=seen.detail[:300],
+            )
+            return _Judged((row,))
+        rows = release_gate.judge(ask, {r.switch: r for r in before}, seen)
+        return _Judged(rows, seen)
+
+    async def reclaim(self, node: Node) -> MoveOutcome:
+        """Out of a customer's VRF: denied first, moved when it is quiet, or after a while.
+
+        A leaf that takes no filter is moved all the same: the move is the better fence.
+        """
+        denied = await self._tenancy.deny(node.ports, node.vrf)
+        if not denied:
+            await self._tenancy.quiet(node.ports, self._site.settings.reclaim_idle_s)
+        return await self._tenancy.move(node.ports, MAINTENANCE_VRF)
+
+    async def _settled(self, ask: GateAsk, before: tuple[LeafRecord, ...]) -> _Judged:
+        """Judged until all is well, for as long as routes and neighbours may take to follow."""
+        clock, settings = self._site.clock, self._site.settings
+        until = clock.now() + settings.release_settle_s
+        while True:
+            judged = await self.judge(ask, before)
+            if not _bad(judged.rows) or clock.now() >= until:
+                return judged
+            await clock.sleep(settings.switch_poll_s)
+
+    async def _probes(self, node: Node, ask: GateAsk) -> tuple[GateRow, ...]:
+        settings = self._site.settings
+        if settings.release_probes == "off":
+            words = "the site's settings have them off"
+            return tuple(
+                GateRow(check=check, subject=node.id, verdict=Verdict.NONE, seen=words)
+                for check in (GateCheck.REACHES, GateCheck.SHUT_OUT, GateCheck.SHUT_IN)
+            )
+        partners = Partners(
+            nodes=tuple(await self._store.nodes()),
+            tenants=tuple(await self._store.tenants()),
+            reached=settings.release_reached,
+            never=settings.release_never_reached,
+            size=settings.probe_bytes,
+        )
+        return await probed(self._site, release_probes.errands(node, ask, partners))
+
+
+def proved(
+    node: Node, vrf: str, outcome: ReleaseOutcome, certificate: Certificate | None, now: float
+) -> ReleaseProof:
+    """The document of a release without blockers, sealed and bound to the node's certificate."""
+    assert not outcome.blockers
+    proof = ReleaseProof(
+        node=node.id,
+        certificate=node.certificate,
+        tenant=node.tenant,
+        vrf=vrf,
+        placements=outcome.moved.placements,
+        persisted=outcome.moved.persisted,
+        revisions=outcome.moved.revisions,
+        confirmed_at=now,
+        began_at=outcome.began_at,
+        before=outcome.before,
+        after=outcome.after,
+        gate=outcome.rows,
+        watched_s=round(outcome.watched_s, 3),
+    )
+    return sealed(proof, certificate)
+
+
+def journalled(proof: ReleaseProof) -> dict[str, str]:
+    """What the journal says of a release: the proof by its seal."""
+    return {"tenant": proof.tenant, "certificate": proof.certificate, "proof": proof.sha256}
+
+
+def records(node: Node, seen: dict[str, LeafState]) -> tuple[LeafRecord, ...]:
+    """What is kept of a look at a node's leaves."""
+    return tuple(
+        record_of(leaf, [p.interface for p in node.ports if p.switch == name])
+        for name, leaf in sorted(seen.items())
+    )
+
+
+def _bad(rows: Sequence[GateRow]) -> bool:
+    return any(r.bad for r in rows)
+
+
+def _standing(node: str, rows: Sequence[GateRow], after_s: float) -> tuple[GateRow, ...]:
+    """What was well and is not any more; or that it still is."""
+    bad = tuple(r for r in rows if r.bad)
+    if bad:
+        return bad
+    words = f"all rows again after {after_s:.0f} s"
+    return (GateRow(check=GateCheck.STANDS, subject=node, verdict=Verdict.PASS, seen=words),)

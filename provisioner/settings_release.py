@@ -1,0 +1,53 @@
+"""Settings of releases and reclaims of nodes' ports; `settings.py` has all others, and the rules.
+
+Figures without a source are ours; the sources are the facts of releases (health 5.2 and 5.3).
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from provisioner.model.base import Record
+from provisioner.model.release import Address, InVrf
+
+
+class ReleaseSettings(Record):
+    """Times are seconds of the daemon's clock."""
+
+    release_settle_s: float = Field(
+        30.0, gt=0, description="Routes and neighbours have followed a moved port within this."
+    )
+    release_confirm_s: float = Field(
+        10.0, ge=0, description="The whole gate of a release is judged again after this."
+    )
+    release_watch_s: float = Field(
+        1800.0,
+        ge=0,
+        description="After a release a fault of its gate takes the node back (NVIDIA).",
+    )
+    release_probes: Literal["required", "off"] = Field(
+        "required", description="Packets are sent from and to a node before it is a customer's."
+    )
+    release_port_acls: tuple[str, ...] = Field(
+        (), max_length=16, description="Filters that must be bound to every customer's port."
+    )
+    release_reached: tuple[InVrf, ...] = Field(
+        (),
+        max_length=64,
+        description="VRF=ADDRESS of storage: answers who imports that VRF, and nobody else.",
+    )
+    release_never_reached: tuple[Address, ...] = Field(
+        (), max_length=64, description="No released node reaches these, nor BMCs and switches."
+    )
+    port_mtu: int = Field(
+        9216, ge=1280, le=9216, description="Of leaves' ports (Cumulus' default)."
+    )
+    probe_bytes: int = Field(8972, ge=56, le=9188, description="Payload of unfragmented probes.")
+    reclaim_idle_s: float = Field(
+        60.0, ge=0, description="A port that is taken back is moved after this, idle or not."
+    )
+    watch_ports_s: float = Field(
+        120.0, gt=0, description="A released node's ports are read this often."
+    )

@@ -1,0 +1,249 @@
+"""A small site of real FRRouting: two leaves, two spines, four nodes, storage, an outside, OOB.
+
+Names, ports, addresses and AS numbers are those of the product's address plan: node n's rail r ends
+on leaf r. MAINT and STORAGE are as a site prepares them; tenants' VRFs are the product's work.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from frr_boxes import Box, Router, cable
+from frr_nvue import Nvue
+from frr_switch import FrrSwitch
+
+from provisioner.model.place import NodePlace, RailEnd, SwitchPlace, Uplink
+from provisioner.planning.address_plan import AddressPlan
+from provisioner.planning.addressing import Addressing
+from provisioner.planning.place_ports import Ports
+
+PLAN = AddressPlan(units=1, rails=2, nodes=4, spines=2, tenants=8)
+NODES = 4
+MTU = 9000  # of a host's rail
+STORAGE_HOST, STORAGE_PORT = "10.99.0.10", "swp30s0"
+BMC, OOB_PORT = "10.0.0.1", "eth0"  # of everybody; the leaf's end is 10.0.0.2 and 10.0.0.3
+OUTSIDE, UNLISTED = "198.51.100.0/24", "203.0.113.0/24"  # what the two routers outside announce
+EDGE_PORTS = {"edge-a": "swp31s0", "edge-b": "swp31s1"}
+EDGE_ASN = {"edge-a": 64500, "edge-b": 64501}
+EDGE_HOST = {"edge-a": "198.51.100.1", "edge-b": "198.51.100.129"}
+MAINT_VNI, STORAGE_VNI = 3999, 3998
+ON = {"enable": "on"}
+
+
+def edge_address(edge: str, rail: int, end: int) -> str:
+    """One end of the cable between a leaf (0) and a router outside (1)."""
+    return f"192.0.2.{4 * list(EDGE_PORTS).index(edge) + 2 * rail + end}"
+
+
+class FrrSite:
+    """Everything in namespaces; `nvue` are the APIs by the leaves' names."""
+
+    def __init__(self, folder: Path) -> None:
+        self.addressing = Addressing(PLAN)
+        self.ports = Ports(self.addressing)
+        self.boxes: dict[str, Box] = {}
+        self.nvue: dict[str, Nvue] = {}
+        self._folder = folder
+
+    def open(self) -> FrrSite:
+        for place in self._places("leaf"):
+            self._add(FrrSwitch(self.ports.switch(place), self._folder / f"leaf-{place.number}"))
+        for place in self._places("spine"):
+            self._add(Router(self.ports.switch(place), self._folder / f"spine-{place.number}"))
+        for edge in EDGE_PORTS:
+            self._add(Router(edge, self._folder / edge))
+        for name in (*self.nodes, "storage", "oob"):
+            self._add(Box(name, self._folder / name))
+        self._cables()
+        for place in self._places("spine"):
+            self._spine(place)
+        for name in self.nodes:
+            self._host(name)
+        self._others()
+        for place in self._places("leaf"):
+            leaf = self.leaf(place.number)
+            self.nvue[leaf.name] = Nvue(leaf, self._startup(place))
+        with ThreadPoolExecutor() as at_once:  # most of it is waiting for zebra
+            list(at_once.map(Nvue.start, self.nvue.values()))
+        return self
+
+    def close(self) -> None:
+        for api in self.nvue.values():
+            api.stop()
+        for box in reversed(self.boxes.values()):
+            box.stop()
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        return tuple(self.ports.node(NodePlace(0, 0, n)) for n in range(NODES))
+
+    @property
+    def leaves(self) -> tuple[str, ...]:
+        return tuple(self.ports.switch(place) for place in self._places("leaf"))
+
+    def end(self, node: int, rail: int) -> RailEnd:
+        """The host's end of a rail's cable."""
+        return RailEnd(0, 0, node, rail)
+
+    def address(self, node: int, rail: int = 0) -> str:
+        """The address of a node's rail, without length."""
+        return self.addressing.ipv4(self.end(node, rail)).partition("/")[0]
+
+    def leaf(self, rail: int) -> FrrSwitch:
+        found = self.boxes[self.leaves[rail]]
+        assert isinstance(found, FrrSwitch)
+        return found
+
+    # --- building
+
+    def _add(self, box: Box) -> None:
+        self.boxes[box.name] = box
+
+    def _places(self, tier: str) -> list[SwitchPlace]:
+        count = PLAN.leaves if tier == "leaf" else PLAN.spines
+        return [SwitchPlace(tier, 0, 0, n) for n in range(count)]
+
+    def _cables(self) -> None:
+        for place in self._places("leaf"):
+            leaf, rail = self.boxes[self.ports.switch(place)], place.number
+            for number in range(self.ports.uplinks(place)):
+                (_, port), (spine, other) = self.ports.uplink_ends(Uplink(place, number))
+                cable(leaf, port, self.boxes[spine], other)
+            for n, node in enumerate(self.nodes):
+                end = self.end(n, rail)
+                port, other = self.ports.leaf_port(end.other), self.ports.host_interface(end)
+                cable(leaf, port, self.boxes[node], other)
+                self.boxes[node].ip(f"link set {other} mtu {MTU}")
+            for edge, port in EDGE_PORTS.items():
+                cable(leaf, port, self.boxes[edge], f"eth{rail}")
+            cable(leaf, OOB_PORT, self.boxes["oob"], f"eth{rail}")
+        cable(self.leaf(1), STORAGE_PORT, self.boxes["storage"], "eth0")
+
+    def _spine(self, place: SwitchPlace) -> None:
+        spine = self.boxes[self.ports.switch(place)]
+        assert isinstance(spine, Router)
+        loopback = self.addressing.loopback(place)
+        spine.ip(f"address add {loopback} dev lo")
+        ports = sorted(spine.cabled)
+        spine.configure(
+            "bgpd",
+            [
+                f"router bgp {self.addressing.asn(place)}",
+                f"bgp router-id {loopback.partition('/')[0]}",
+                "timers bgp 1 3",
+                *(f"neighbor {p} interface remote-as external" for p in ports),
+                *(f"neighbor {p} timers connect 1" for p in ports),
+                "address-family ipv4 unicast",
+                "redistribute connected",
+                "exit-address-family",
+                "address-family l2vpn evpn",
+                *(f"neighbor {p} activate" for p in ports),
+                "exit-address-family",
+            ],
+        )
+
+    def _host(self, name: str) -> None:
+        """Each rail answers through itself: a table of its own for its address."""
+        n, box = self.nodes.index(name), self.boxes[name]
+        for rail in range(PLAN.rails):
+            end = self.end(n, rail)
+            port = self.ports.host_interface(end)
+            gateway = self.addressing.ipv4(end.other).partition("/")[0]
+            box.ip(
+                f"address add {self.addressing.ipv4(end)} dev {port}",
+                f"route add default via {gateway} dev {port} table {100 + rail}",
+                f"rule add from {self.address(n, rail)} lookup {100 + rail}",
+                f"route add default via {gateway} dev {port} metric {10 + rail}",
+            )
+
+    def _others(self) -> None:
+        self.boxes["storage"].ip(
+            f"address add {STORAGE_HOST}/24 dev eth0", "route add default via 10.99.0.1"
+        )
+        self.boxes["oob"].ip(
+            "link add br0 type bridge",
+            *(f"link set eth{n} master br0" for n in range(PLAN.leaves)),
+            f"address add {BMC}/24 dev br0",
+            "link set br0 up",
+        )
+        for edge, host in EDGE_HOST.items():
+            box = self.boxes[edge]
+            assert isinstance(box, Router)
+            box.ip(f"address add {host}/32 dev lo", "address add 203.0.113.1/32 dev lo")
+            lines = [f"router bgp {EDGE_ASN[edge]}", f"bgp router-id {host}", "timers bgp 1 3"]
+            for rail in range(PLAN.leaves):
+                box.ip(f"address add {edge_address(edge, rail, 1)}/31 dev eth{rail}")
+                asn = self.addressing.asn(SwitchPlace("leaf", 0, 0, rail))
+                peer = edge_address(edge, rail, 0)
+                lines += [f"neighbor {peer} remote-as {asn}", f"neighbor {peer} timers connect 1"]
+            lines += ["bgp bestpath as-path multipath-relax", "address-family ipv4 unicast"]
+            lines += [f"network {host}/32", "network 203.0.113.1/32", "exit-address-family"]
+            box.configure("bgpd", lines)
+
+    def _startup(self, place: SwitchPlace) -> dict[str, Any]:
+        """A leaf as its site prepared it: underlay, overlay, MAINT, STORAGE, and idle ports."""
+        rail = place.number
+        asn, loopback = self.addressing.asn(place), self.addressing.loopback(place)
+        router = loopback.partition("/")[0]
+        uplinks = [
+            self.ports.uplink_ends(Uplink(place, n))[0][1] for n in range(self.ports.uplinks(place))
+        ]
+        interfaces: dict[str, Any] = {
+            "lo": {"ip": {"address": {loopback: {}}}},
+            OOB_PORT: {
+                "type": "eth",
+                "ip": {"vrf": "mgmt", "address": {f"10.0.0.{2 + rail}/24": {}}},
+            },
+        }
+        interfaces |= {port: {"type": "swp"} for port in uplinks}
+        for n in range(NODES):
+            interfaces[self.ports.leaf_port(self.end(n, rail).other)] = {"type": "swp"}
+        for edge, port in EDGE_PORTS.items():
+            address = {f"{edge_address(edge, rail, 0)}/31": {}}
+            interfaces[port] = {"type": "swp", "ip": {"address": address}}
+        if rail == 1:
+            address = {"10.99.0.1/24": {}}
+            interfaces[STORAGE_PORT] = {"type": "swp", "ip": {"vrf": "STORAGE", "address": address}}
+        overlay = {"type": "unnumbered", "remote-as": "external"}
+        overlay["address-family"] = {"ipv4-unicast": ON, "l2vpn-evpn": ON}
+        return {
+            "system": {"hostname": self.ports.switch(place)},
+            "evpn": ON,
+            "nve": {"vxlan": {**ON, "source": {"address": router}}},
+            "router": {"bgp": {**ON, "autonomous-system": asn, "router-id": router}},
+            "interface": interfaces,
+            "vrf": {
+                "default": {"router": {"bgp": {"neighbor": dict.fromkeys(uplinks, overlay)}}},
+                "mgmt": {},
+                "MAINT": _prepared(MAINT_VNI, asn, router),
+                "STORAGE": _prepared(STORAGE_VNI, asn, router),
+            },
+        }
+
+
+def _prepared(vni: int, asn: int, router: str) -> dict[str, Any]:
+    target = {f"65000:{vni}": {}}
+    unicast = {**ON, "redistribute": {"connected": ON}, "route-export": {"to-evpn": ON}}
+    bgp = {
+        **ON,
+        "autonomous-system": asn,
+        "router-id": router,
+        "route-export": {"to-evpn": {"route-target": target}},
+        "route-import": {"from-evpn": {"route-target": target}},
+        "address-family": {"ipv4-unicast": unicast},
+    }
+    return {"evpn": {**ON, "vni": {str(vni): {}}}, "router": {"bgp": bgp}}
+
+
+@contextlib.contextmanager
+def frr_site(folder: Path) -> Iterator[FrrSite]:
+    """The site; all of it ends, whatever happens."""
+    site = FrrSite(folder)
+    try:
+        yield site.open()
+    finally:
+        site.close()

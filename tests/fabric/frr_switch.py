@@ -1,0 +1,200 @@
+"""One switch of FRRouting and the kernel's network: it does what a configuration says.
+
+Rule: what is there is read from the kernel each time, never remembered; only the lines that were
+given to FRRouting are, as NVUE remembers what it rendered. So a port that somebody moved by hand
+stays where it is until the configuration speaks of it again, as on a switch.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import frr_filters
+from frr_boxes import READY_S, Router
+from frr_rendering import DEFAULT, Wanted, cables, changes, joint_address, wanted
+
+OVERLAY_MTU = 9166  # of a VXLAN device over links of 9216 bytes
+
+
+class FrrSwitch(Router):
+    """A router that takes NVUE configurations. `ports`: its front-panel ports, cabled by others."""
+
+    def __init__(self, name: str, folder: Path) -> None:
+        self.rendered = Wanted()
+        super().__init__(name, folder, vrfs=True)
+
+    def vrfs(self) -> list[str]:
+        """The VRFs that the kernel has, besides the default one."""
+        return sorted(self.run("ls", "/run/netns").split())
+
+    def interfaces(self) -> dict[str, dict[str, Any]]:
+        """Every interface as `ip -j -s -s -d address` has it, with its VRF as `vrf`."""
+        script = "echo default; ip -j -s -s -d addr; for v in $(ls /run/netns); do echo $v; "
+        lines = self.run("sh", "-c", script + "ip -n $v -j -s -s -d addr; done").splitlines()
+        found = {}
+        for vrf, listed in zip(lines[::2], lines[1::2], strict=True):
+            for entry in json.loads(listed):
+                key = entry["ifname"] if entry["ifname"] != "lo" else f"lo@{vrf}"
+                found[key] = {**entry, "vrf": vrf}
+        return found
+
+    def neighbours(self) -> list[dict[str, Any]]:
+        """ARP and neighbour discovery of every VRF, as `ip -j neighbour` has them."""
+        script = "ip -j neigh; for v in $(ls /run/netns); do ip -n $v -j neigh; done"
+        lines = self.run("sh", "-c", script).splitlines()
+        return [entry for line in lines if line for entry in json.loads(line)]
+
+    def carry_out(self, tree: Mapping[str, Any]) -> None:
+        """Bring kernel and FRRouting to this configuration."""
+        want, had = wanted(tree), self.rendered
+        there = set(self.vrfs())
+        if want.loopback and want.loopback != had.loopback:
+            self.ip(f"address replace {want.loopback} dev lo")
+        self._new_vrfs(sorted(set(want.vrfs) - there))
+        self._join(want, had)
+        self._configure("zebra", want.zebra, had.zebra)
+        self._configure("bgpd", want.bgpd, had.bgpd)  # without EVPN, zebra takes up no L3VNI
+        for vrf, vni in want.vrfs.items():
+            if vni != had.vrfs.get(vrf, 0) or vrf not in there:
+                self._overlay(vrf, had.vrfs.get(vrf, 0) if vrf in there else 0, vni, want)
+        self._ports(want)
+        self._filters(want, had)
+        for vrf in sorted(there - set(want.vrfs)):
+            self.run("ip", "netns", "delete", vrf)
+        self.rendered = want
+
+    def reboot(self, tree: Mapping[str, Any]) -> None:
+        """As a power cut: nothing but the cables stays, then it starts with this configuration."""
+        self.halt()
+        for name, entry in self.interfaces().items():
+            if name.startswith(("swp", "eth")):
+                self._put(name, entry["vrf"], DEFAULT, ())
+        for vrf in self.vrfs():
+            self.run("ip", "netns", "delete", vrf)
+        self.ip("address flush dev lo")
+        self.rendered = Wanted()
+        self.boot()
+        self.carry_out(tree)
+
+    def _new_vrfs(self, names: list[str]) -> None:
+        """All at once: zebra takes up new namespaces once a second."""
+        for vrf in names:
+            self.run("ip", "netns", "add", vrf)
+            self.sysctl(vrf)
+            self.ip("link set lo up", vrf=vrf)
+
+        def known() -> bool:
+            listed = self.show("zebra", "show vrf")
+            return all(f"vrf {vrf} " in listed for vrf in names)
+
+        if names:
+            self._until(known, f"VRFs {names}")
+
+    def _join(self, want: Wanted, had: Wanted) -> None:
+        """Cables between VRFs that import from each other."""
+        after = {pair: n for n, pair in enumerate(cables(want.joints))}
+        before = {pair: n for n, pair in enumerate(cables(had.joints))}
+        for pair, number in before.items():
+            if after.get(pair) != number and pair[0] in self.vrfs():
+                self.ip(f"link delete joint{number}", vrf=pair[0])
+        for pair, number in after.items():
+            if before.get(pair) == number:
+                continue
+            name = f"joint{number}"
+            self.ip(f"link add {name} type veth peer name {name} netns {pair[1]}", vrf=pair[0])
+            for side, vrf in enumerate(pair):
+                address = joint_address(number, side)
+                self.ip(f"address add {address}/31 dev {name}", f"link set {name} up", vrf=vrf)
+
+    def _overlay(self, vrf: str, old: int, vni: int, want: Wanted) -> None:
+        """The VXLAN device of an L3VNI: in its VRF, its packets in the default one."""
+        if old:
+            self.ip(f"link delete vni{old}", f"link delete br{old}", vrf=vrf)
+        if not vni:
+            return
+        local = want.loopback.partition("/")[0]
+        name, bridge = f"vni{vni}", f"br{vni}"
+        self.ip(
+            f"link add {name} type vxlan id {vni} local {local} dstport 4789 nolearning",
+            f"link set {name} netns {vrf}",
+        )
+        self.ip(
+            f"link add {bridge} mtu {OVERLAY_MTU} type bridge",
+            f"link set {bridge} addrgenmode none up",
+            f"link set {name} mtu {OVERLAY_MTU} addrgenmode none",
+            vrf=vrf,
+        )
+        until = time.monotonic() + READY_S
+        # zebra takes the bridge for the L3VNI's only if it hears of both before of their bond
+        while not self._overlay_up(vni):
+            assert time.monotonic() < until, f"{self.name}: L3VNI {vni} does not come up"
+            self.ip(f"link set {name} nomaster", vrf=vrf)
+            time.sleep(0.03)
+            self.ip(f"link set {name} master {bridge}", f"link set {name} up", vrf=vrf)
+            time.sleep(0.07)
+
+    def _overlay_up(self, vni: int) -> bool:
+        answer = self.show("zebra", f"show evpn vni {vni} json")
+        return bool(json.loads(answer or "{}").get("state") == "Up")
+
+    def _ports(self, want: Wanted) -> None:
+        there = self.interfaces()
+        for name, (vrf, addresses) in want.ports.items():
+            if name not in there:
+                continue
+            entry = there[name]
+            held = {f"{a['local']}/{a['prefixlen']}" for a in _global(entry)}
+            if entry["vrf"] != vrf or held != set(addresses):
+                self._put(name, entry["vrf"], vrf, addresses)
+
+    def _put(self, name: str, old: str, vrf: str, addresses: tuple[str, ...]) -> None:
+        if old != vrf:
+            target = str(self.pid) if vrf == DEFAULT else vrf
+            self.ip(f"link set {name} netns {target}", vrf=old)
+        self.ip(
+            f"address flush dev {name} scope global",
+            *(f"address add {a} dev {name}" for a in addresses),
+            f"link set {name} up",
+            vrf=vrf,
+        )
+
+    def _filters(self, want: Wanted, had: Wanted) -> None:
+        """Anew in every VRF where anything of them, or a filtered port, has changed."""
+        if (want.acls, want.bound) == (had.acls, had.bound) and not any(
+            want.ports.get(p) != had.ports.get(p) for p in want.bound
+        ):
+            return
+        for vrf in (DEFAULT, *self.vrfs()):
+            where = [] if vrf == DEFAULT else ["ip", "netns", "exec", vrf]
+            mine = [name for name, (wanted_in, _) in want.ports.items() if wanted_in == vrf]
+            for family, command in frr_filters.COMMANDS.items():
+                text = frr_filters.table(want.acls, want.bound, mine, family)
+                self.run(*where, f"{command}-restore", stdin=text)
+
+    def filters(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The access lists that the kernel has, and those that each port has."""
+        acls: dict[str, Any] = {}
+        bound: dict[str, Any] = {}
+        for vrf in (DEFAULT, *self.vrfs()) if self.rendered.acls else ():
+            where = [] if vrf == DEFAULT else ["ip", "netns", "exec", vrf]
+            for family, command in frr_filters.COMMANDS.items():
+                told = frr_filters.read(self.run(*where, f"{command}-save", "-t", "mangle"), family)
+                acls |= told[0]
+                for port, names in told[1].items():
+                    bound.setdefault(port, {}).update(names)
+        return acls, bound
+
+    def _configure(self, daemon: str, after: Any, before: Any) -> None:
+        away, add = changes(before, after)
+        if away:  # what went with something else cannot be taken away once more
+            self.configure(daemon, away, strict=False)
+        if add:
+            self.configure(daemon, add)
+
+
+def _global(entry: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [a for a in entry.get("addr_info", ()) if a["scope"] == "global"]

@@ -79,7 +79,9 @@ class Reach:
         return root if isinstance(root, dict) else {}
 
     async def switch(self, node: Node) -> SwitchAddress | Blocker:
-        """Management address and credential of a switch."""
+        """Management address and credential of a switch. Over ssh:// it is logged in to by key."""
+        if node.address.startswith("ssh://"):
+            return SwitchAddress(url=node.address)
         found = await self.credentials.current(f"{node.id}/api")
         if found is None:
             return _no_credential(f"{node.id}/api")

@@ -108,6 +108,8 @@ class Identifier:
 
     async def _take_over(self, node: Node, bmc: BmcRef) -> BmcRef | Blocker:
         """Pin the certificate, then make the credential ours and unique."""
+        if bmc.url.startswith("ssh://"):  # SONiC: the SSH host key is pinned when first seen
+            return bmc.model_copy(update={"rotated": True})
         if not bmc.pin:
             bare = BmcAddress(url=bmc.url)
             pin = await self._site.reach.transport.fingerprint(bare)

@@ -5,6 +5,8 @@ A BMC whose vendor has no factory credential here is never logged in to.
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import Field, model_validator
 
 from provisioner.model.base import Record
@@ -56,6 +58,7 @@ class ExpectedNode(Record):
     dpus: tuple[ExpectedDpu, ...] = ()
     ports: tuple[Port, ...] = ()
     os_disk: str = Field(default="", max_length=64)  # serial or WWN: where its system is written
+    os: Literal["cumulus", "sonic"] = "cumulus"  # of a switch; SONiC's address is ssh://ADDRESS
     username: str = ""  # switch API
     password: str = Field(default="", repr=False)
     password_env: str = ""

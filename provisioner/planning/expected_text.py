@@ -99,7 +99,9 @@ def _unique(located: Located, values: Iterable[tuple[Path, str]]) -> None:
 
 def _check_node(located: Located, path: Path, node: ExpectedNode) -> None:
     if node.kind is NodeKind.SWITCH:
-        _check_address(located, (*path, "address"), node.address, "the API of a switch")
+        scheme = "ssh" if node.os == "sonic" else "https"
+        what = "a switch that runs SONiC" if node.os == "sonic" else "the API of a switch"
+        _check_address(located, (*path, "address"), node.address, what, scheme)
     elif not (node.bmc.url or node.bmc.mac or node.bmc.serial):
         problem, remedy = "nothing tells which BMC is this host's", "Give bmc.serial, mac or url."
         raise located.error((*path, "bmc"), problem, remedy)
@@ -118,15 +120,17 @@ def _check_node(located: Located, path: Path, node: ExpectedNode) -> None:
             raise located.error(where, f"{mac!r:.60} is no MAC address", remedy)
 
 
-def _check_address(located: Located, path: Path, url: str, what: str) -> None:
+def _check_address(
+    located: Located, path: Path, url: str, what: str, scheme: str = "https"
+) -> None:
     try:
         parts = urlsplit(url)
-        good = parts.scheme == "https" and bool(parts.hostname) and parts.port != 0
+        good = parts.scheme == scheme and bool(parts.hostname) and parts.port != 0
     except ValueError:
         good = False
     if not good or "@" in url:
         shown = "it holds credentials and" if "@" in url else f"{url!r:.80}"
-        remedy = "Write it like https://10.0.0.9, without credentials."
+        remedy = f"Write it like {scheme}://10.0.0.9, without credentials."
         raise located.error(path, f"{shown} is not the address of {what}", remedy)
 
 

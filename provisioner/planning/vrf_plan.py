@@ -72,6 +72,7 @@ def fabric(
     ports = Ports(addressing)
     known = list(nodes)
     found = []
+    over_ssh = {n.id for n in known if n.address.startswith("ssh://")}
     for name in sorted(n.id for n in known if n.kind is NodeKind.SWITCH):
         place = ports.switch_called(name)
         if place is not None and place.tier == "leaf":
@@ -84,6 +85,7 @@ def fabric(
                     asn=addressing.asn(place),
                     router_id=addressing.loopback(place).partition("/")[0],
                     uplinks=tuple(ports.uplink_ends(Uplink(place, n))[0][1] for n in numbers),
+                    os="sonic" if name in over_ssh else "cumulus",
                     dialect=dialect_of((versions or {}).get(name, "")),
                 )
             )
@@ -108,8 +110,8 @@ def name_problem(vrf: str, system: str = "cumulus") -> str | None:
         return f"VRF name {vrf!r:.40} is not made of letters, digits and -"
     if vrf.lower() in RESERVED:
         return f"VRF name {vrf} is the switch's or ours"
-    if system == "sonic" and not vrf.startswith("Vrf"):
-        return f"VRF name {vrf} does not begin with Vrf, as SONiC asks"
+    if system == "sonic" and len(vrf.removeprefix("Vrf")) > VRF_NAME_MAX - len("Vrf"):
+        return f"VRF name {vrf} with Vrf before it, as SONiC asks, is longer than {VRF_NAME_MAX}"
     return None
 
 

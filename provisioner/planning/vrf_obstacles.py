@@ -54,6 +54,11 @@ def _unprepared(leaf: LeafPlan, seen: SeenLeaf, wanted: Mapping[str, Any]) -> It
     """Tenants' networks need what the leaf's base configuration brings."""
     if not wanted:
         return
+    if leaf.os == "sonic":
+        detail = "it runs SONiC, for which no tenant's L3VNI, targets and policy are published"
+        remedy = "Let the site prepare the VRF, and list the tenant without a number."
+        yield blocker(Reason.NOT_OFFERED, leaf.switch, detail, remedy)
+        return
     remedy = "Bring the leaf's base configuration to the plan first."
     for what, path in (("EVPN", ("evpn",)), ("VXLAN", ("nve", "vxlan"))):
         tree = at(seen.applied, path)

@@ -71,12 +71,14 @@ class LeafLook:
         listed = cumulus.read_revisions(await self._ask(line.get, cumulus.REVISIONS_PATH))
         if listed is None:
             raise words.Unreadable("no readable list of revisions")
-        trees, told, ports = await asyncio.gather(
+        on_the_way = sorted(name for name, state in listed.items() if state.sent)
+        trees, told, ports, coming = await asyncio.gather(
             self._all(
                 [cumulus.tree_path("applied"), cumulus.tree_path("startup"), *_TREES], line.get
             ),
             self._all(_OPTIONAL, line.find),
             self._all([p(i) for i in interfaces for p in _OF_PORT], line.find),
+            self._all([cumulus.interfaces_path(name) for name in on_the_way], line.get),
         )
         applied, startup, entries, names = trees
         neighbours, bridges, qos, adaptive, acls, health = told
@@ -92,12 +94,12 @@ class LeafLook:
             at=self._clock.now(),
             applied=words.digest(applied),
             saved=bool(applied == startup),
-            on_the_way=tuple(sorted(name for name, state in listed.items() if state.sent)),
+            on_the_way=tuple(on_the_way),
             issues=words.read_issues(health),
             qos=words.digest(qos),
             adaptive_routing=words.digest(adaptive),
             acls={name: words.digest(entry) for name, entry in words.at(acls or {}).items()},
-            ports=_ports(interfaces, entries, applied, ports),
+            ports=_ports(interfaces, entries, [words.at(applied, "interface"), *coming], ports),
             vrf_of={name: words.vrf_of(entry) for name, entry in words.at(entries).items()},
             vrfs=vrfs,
             applied_targets=words.configured_targets(applied),
@@ -165,15 +167,14 @@ _OF_VRF = (words.peers_path, words.families_path, words.vrf_vnis_path)
 
 
 def _ports(
-    interfaces: Sequence[str], entries: Any, applied: Any, told: Sequence[Any]
+    interfaces: Sequence[str], entries: Any, trees: Sequence[Any], told: Sequence[Any]
 ) -> dict[str, PortState]:
-    now, meant = words.at(entries), words.at(applied, "interface")
+    now = words.at(entries)
     found = {}
     for number, name in enumerate(interfaces):
         if name not in now:
             raise words.Unreadable(f"it has no interface {name}")
         lldp, counters = told[2 * number : 2 * number + 2]
-        found[name] = words.read_port(
-            now[name], meant.get(name, {}), words.read_lldp(lldp or {}), counters or {}
-        )
+        meant = [words.at(tree, name) for tree in trees]
+        found[name] = words.read_port(now[name], meant, words.read_lldp(lldp or {}), counters or {})
     return found

@@ -39,6 +39,10 @@ class ReleaseOutcome:
     blockers: tuple[Blocker, ...] = ()
 
 
+# What another node's move on the same leaf may show for some seconds.
+_OF_OTHERS = frozenset({GateCheck.PERSISTED})
+
+
 @dataclass
 class _Judged:
     rows: tuple[GateRow, ...] = ()
@@ -73,7 +77,7 @@ class Releases:
             rows += await self._probes(node, ask)
         if not _bad(rows) and settings.release_confirm_s:
             await clock.sleep(settings.release_confirm_s)
-            again = await self.judge(ask, before)
+            again = await self._settled(ask, before, _OF_OTHERS)
             rows += _standing(node.id, again.rows, clock.now() - settled_at)
             judged = again if again.leaves else judged
         return ReleaseOutcome(
@@ -128,13 +132,22 @@ class Releases:
             await self._tenancy.quiet(node.ports, self._site.settings.reclaim_idle_s)
         return await self._tenancy.move(node.ports, MAINTENANCE_VRF)
 
-    async def _settled(self, ask: GateAsk, before: tuple[LeafRecord, ...]) -> _Judged:
-        """Judged until all is well, for as long as routes and neighbours may take to follow."""
+    async def _settled(
+        self,
+        ask: GateAsk,
+        before: tuple[LeafRecord, ...],
+        passing: frozenset[GateCheck] = frozenset(GateCheck),
+    ) -> _Judged:
+        """Judged until all is well, for as long as routes and neighbours may take to follow.
+
+        `passing`: rows that may still become good; any other one that is bad ends it at once.
+        """
         clock, settings = self._site.clock, self._site.settings
         until = clock.now() + settings.release_settle_s
         while True:
             judged = await self.judge(ask, before)
-            if not _bad(judged.rows) or clock.now() >= until:
+            bad = {r.check for r in judged.rows if r.bad}
+            if not bad or clock.now() >= until or not bad <= passing:
                 return judged
             await clock.sleep(settings.switch_poll_s)
 

@@ -53,6 +53,7 @@ class PortState:
 
     vrf: str
     applied_vrf: str
+    coming: frozenset[str]  # VRFs that revisions on their way would put it into
     up: bool
     mtu: int | None
     addresses: frozenset[str]

@@ -75,6 +75,9 @@ def _port(
     wrong = "" if state.vrf == ask.vrf else f"it is in {state.vrf}; {ask.vrf} is wanted"
     yield row(GateCheck.PORT_VRF, name, wrong, state.vrf)
     yield row(GateCheck.ONE_VRF, name, _second(ask, port, leaf, state))
+    away = sorted(state.coming - {ask.vrf})
+    words = f"revision {', '.join(leaf.on_the_way[:4])} moves it to {away[0]}" if away else ""
+    yield row(GateCheck.REVISION, name, words)
     yield row(GateCheck.LINK, name, "" if state.up else "its link is down")
     mtu = "" if state.mtu == ask.mtu else f"{state.mtu} instead of {ask.mtu}"
     yield row(GateCheck.MTU, name, mtu, str(state.mtu))
@@ -153,8 +156,6 @@ def _flaps(port: Port, state: PortState, before: LeafRecord | None) -> GateRow:
 
 def _leaf(ask: GateAsk, leaf: LeafState, before: LeafRecord | None) -> Iterator[GateRow]:
     name = leaf.switch
-    coming = ", ".join(leaf.on_the_way[:4])
-    yield row(GateCheck.REVISION, name, f"revision {coming} is on its way" if coming else "")
     unsaved = "" if leaf.saved else "it would start with another configuration"
     yield row(GateCheck.PERSISTED, name, unsaved, leaf.applied)
     yield row(GateCheck.HEALTH, name, "; ".join(leaf.issues[:4]))

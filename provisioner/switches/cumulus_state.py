@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import ipaddress
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -218,15 +218,18 @@ def number(value: Any) -> int | None:
 
 
 def read_port(
-    entry: Any, applied: Any, neighbours: frozenset[tuple[str, str]], counters: Any
+    entry: Any, meant: Sequence[Any], neighbours: frozenset[tuple[str, str]], counters: Any
 ) -> PortState:
-    """One port from its operational entry, its applied one, LLDP and counters."""
+    """One port from its operational entry, its applied one and those on their way (`meant`), LLDP
+    and counters.
+    """
     ip, link, acl = at(entry, "ip"), at(entry, "link"), at(entry, "acl")
     state = link.get("state")
     mtu, counted = link.get("mtu"), at(counters)
     return PortState(
         vrf=vrf_of(entry),
-        applied_vrf=vrf_of(applied),
+        applied_vrf=vrf_of(meant[0]),
+        coming=frozenset(vrf_of(m) for m in meant[1:]),
         up=state == "up" or (isinstance(state, Mapping) and "up" in state),
         mtu=number(mtu),
         addresses=frozenset(at(ip, "address")),

@@ -142,7 +142,8 @@ class Notice(Record):
 class Decision(Record):
     """What a campaign does now. The caller writes it down before it acts.
 
-    `done`: nodes whose soak ended well; `skip`: nodes that stay as they are, with the reason;
+    `done`: nodes whose soak ended well; `fail`: nodes that fell out of service in it; `skip`: nodes
+    that stay as they are; both with the reason.
     `stop`: non-empty, the campaign enters `stopped` with these reasons and admits nothing;
     `finished`: nothing is left to do. `next_look_at`: when time alone changes the answer; 0: never.
     """
@@ -151,6 +152,7 @@ class Decision(Record):
     hold: Mapping[str, Hold] = {}
     notices: tuple[Notice, ...] = ()
     done: tuple[str, ...] = ()
+    fail: Mapping[str, str] = {}
     skip: Mapping[str, str] = {}
     stop: tuple[Blocker, ...] = ()
     finished: bool = False

@@ -57,6 +57,7 @@ class Canary(Record):
     # spread over profiles, revisions, racks, rails; fewer than five tell no regression
     size: int = Field(default=5, ge=0)
     soak_s: int = Field(default=3600, ge=0)
+    failures: int = Field(default=0, ge=0)  # more canaries that fail stop the campaign
 
 
 class Wave(Record):
@@ -112,7 +113,7 @@ class Breaker(Record):
 
     of_last: int = Field(default=10, ge=1)  # nodes that finished last
     failures: int = Field(default=3, ge=1)  # so many failures among them
-    same_reason: int = Field(default=2, ge=1)  # so many failures of one reason and subject
+    same_reason: int = Field(default=2, ge=1)  # so many of one reason and subject among them
 
 
 class LeafHosts(StrEnum):

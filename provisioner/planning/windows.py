@@ -1,0 +1,109 @@
+"""When work may begin: change windows, freezes, and what tenants are owed. Pure; times are Unix.
+
+Rule: work begins only if its estimated end lies in the same opening. Openings that touch are one.
+A day of a window is the day on which it begins, in UTC plus its offset: there is no summer time in
+it, for a rule of politics is no data that a decision can be repeated with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from provisioner.model.campaign import NodeProgress, Progress
+from provisioner.model.campaign_policy import DAY_S, Freeze, TenantTerms, Window
+from provisioner.model.outcome import Blocker, Reason
+
+Span = tuple[float, float]
+
+NEVER = float("inf")
+_WEEK_S = 7 * DAY_S
+_EPOCH_WEEKDAY = 3  # 1 January 1970 was a Thursday
+
+
+def openings(windows: Sequence[Window], begin: float, end: float) -> list[Span]:
+    """When at least one of the windows is open, between two times; no windows: always."""
+    if not windows:
+        return [(begin, end)]
+    spans = []
+    for window in windows:
+        offset_s = window.utc_offset_min * 60
+        first = int((begin + offset_s - window.minutes * 60) // DAY_S)
+        last = int((end + offset_s) // DAY_S)
+        for day in range(first, last + 1):
+            if (day + _EPOCH_WEEKDAY) % 7 in window.days:
+                opens = day * DAY_S + window.start_min * 60 - offset_s
+                span = max(opens, begin), min(opens + window.minutes * 60, end)
+                if span[0] < span[1]:
+                    spans.append(span)
+    return _joined(spans)
+
+
+def begins_at(
+    calendars: Sequence[Sequence[Window]], freezes: Sequence[Freeze], minutes: int, now: float
+) -> float:
+    """The first time from `now` on at which work of so many minutes may begin; NEVER if none.
+
+    It must fit an opening of every calendar (the site's, each tenant's concerned), apart from
+    freezes. Windows repeat weekly: two weeks after the last freeze tell all there is.
+    """
+    calendars = [c for c in calendars if c]
+    live = [f for f in freezes if f.ends_at > now]
+    if not calendars and not live:
+        return now
+    need_s = minutes * 60
+    until = max([now, *(f.ends_at for f in live)]) + 2 * _WEEK_S + need_s
+    spans: list[Span] = [(now, until)]
+    for calendar in calendars:
+        # from a week before: an opening that is under way counts from now, not from its begin
+        spans = _both(spans, openings(calendar, now - _WEEK_S, until))
+    for freeze in live:
+        spans = [
+            piece
+            for a, b in spans
+            for piece in ((a, min(b, freeze.begins_at)), (max(a, freeze.ends_at), b))
+            if piece[0] < piece[1]
+        ]
+    return next((a for a, b in spans if b - a >= need_s), NEVER)
+
+
+def deferral_ends(progress: NodeProgress, terms: TenantTerms) -> float:
+    """Until when its tenant may put a node off: counted from the first notice."""
+    return progress.notified_at + terms.deferral_max_s
+
+
+def defer(
+    progress: NodeProgress, terms: TenantTerms, until: float, now: float
+) -> NodeProgress | Blocker:
+    """A tenant's wish to put its node off, granted or refused."""
+    ends = deferral_ends(progress, terms)
+    if progress.state not in (Progress.NOTIFIED, Progress.DEFERRED):
+        detail = f"it is {progress.state}, and only a node that was announced can be put off"
+    elif until <= now:
+        detail = "the time asked for has passed"
+    elif until > ends:
+        days = terms.deferral_max_s / DAY_S
+        detail = f"it may be put off for {days:g} days from the first notice, and not longer"
+    else:
+        return progress.model_copy(update={"state": Progress.DEFERRED, "deferred_until": until})
+    return Blocker(
+        reason=Reason.REFUSED,
+        subject=progress.node,
+        detail=detail,
+        unblock="Ask for a time between now and the end of the deferral.",
+    )
+
+
+def _joined(spans: Sequence[Span]) -> list[Span]:
+    found: list[Span] = []
+    for begin, end in sorted(spans):
+        if found and begin <= found[-1][1]:
+            found[-1] = found[-1][0], max(found[-1][1], end)
+        else:
+            found.append((begin, end))
+    return found
+
+
+def _both(left: Sequence[Span], right: Sequence[Span]) -> list[Span]:
+    return [
+        span for a, b in left for c, d in right if (span := (max(a, c), min(b, d)))[0] < span[1]
+    ]

@@ -53,7 +53,8 @@ def standing(
             "leaves": tuple(sorted({p.switch for p in node.ports})),
             "rails": leaf_rails.get(node.id, ()),
             "tenant": node.tenant,
-            "in_service": serves(node),
+            "in_service": serves(node)
+            or (known is not None and campaign.going_back and not blockers),
             "blockers": blockers,
         }
     )

@@ -35,7 +35,8 @@ from provisioner.settings import Settings
 log = logging.getLogger(__name__)
 
 SAMPLES_MAX = 1024  # newest of a profile that are looked through for what a node measured
-_DECIDES = (CampaignState.STARTED, CampaignState.ROLLING_BACK)
+_RUNS = (CampaignState.STARTED, CampaignState.ROLLING_BACK)
+_DECIDES = (*_RUNS, CampaignState.PAUSED)  # of a paused one, soaks go on
 _REGRESSION = RegressionPolicy()
 
 
@@ -171,6 +172,7 @@ class Campaigns:
             reason = "; ".join(str(b) for b in decision.stop)
             await self._end(campaign, CampaignState.STOPPED, reason, now)
             return
+        assert campaign.state in _RUNS or not (decision.admit or decision.finished)
         latest = {**rows, **{r.node: r for r in changed}}
         for admit in decision.admit:
             await self._admit(campaign, admit, latest[admit.node], nodes, now)
@@ -222,7 +224,7 @@ class Campaigns:
 
     async def _park(self, campaign_id: str) -> None:
         campaign = await self._book.campaign(campaign_id)
-        if campaign is not None and campaign.state in _DECIDES:
+        if campaign is not None and campaign.state in _RUNS:
             reason = f"{Reason.OUR_BUG}: see the daemon's log"
             try:
                 await self._end(campaign, CampaignState.STOPPED, reason, self._clock.now())
@@ -264,6 +266,9 @@ def _written(
         changed[notice.node] = old.model_copy(update=told)
     for name in decision.done:
         changed[name] = rows[name].progress.model_copy(update={"state": Progress.DONE})
+    for name, why in decision.fail.items():
+        failed = {"state": Progress.FAILED, "reason": why}
+        changed[name] = rows[name].progress.model_copy(update=failed)
     for name, why in decision.skip.items():
         skipped = {"state": Progress.SKIPPED, "reason": why}
         changed[name] = rows[name].progress.model_copy(update=skipped)

@@ -20,10 +20,8 @@ LOST = frozenset({State.QUARANTINED, State.REPAIRING, State.RETIRED})
 
 
 def serves(node: Node) -> bool:
-    """Whether it serves or could: otherwise it counts as out of service already."""
-    return node.state is State.RELEASED or (
-        node.state is State.CERTIFIED and node.placement is not Placement.MIXED
-    )
+    """Whether it serves, could, or is just being released: else it is out of service already."""
+    return node.state in IN_SERVICE
 
 
 def obstacle(node: Node, *, rolling_back: bool = False) -> Blocker | None:

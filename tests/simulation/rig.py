@@ -42,6 +42,7 @@ from provisioner.sim.redfish_service import RedfishService
 from provisioner.sim.site import Site
 from provisioner.sim.truth import truth, uncertified_in_customer_vrf
 from provisioner.simulated_agents import SiteSide, simulated_agents
+from provisioner.store.campaign_rows import CampaignRows
 from provisioner.store.master_key import MasterKey
 from provisioner.store.signing_rows import open_signer
 from provisioner.store.sql_store import open_store
@@ -247,6 +248,7 @@ class World:
                 artifacts=artifacts,
                 matrix=read_matrix([MATRIX, self.files.overlay]),
                 signer=await open_signer(self.store, key, self.clock.now()),
+                campaigns=CampaignRows(self.store),
                 os_images=OsImages(artifacts, self.files.artifacts / "raw", "https://images.test"),
                 login=HostLogin("provisioner", "ssh-ed25519 AAAA provisioner"),
             )

@@ -1,0 +1,290 @@
+"""What people may ask of campaigns: the one place that the command line and the API call.
+
+Rule: nothing here moves a device or a node. Before `start` a campaign is a row and nothing else;
+after it, only `control/campaigns.py` admits nodes. Every answer is the campaign as it is now, or
+the blockers that say why not and what would help.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from provisioner.control.campaign_facts import Survey, fleet
+from provisioner.control.campaign_survey import FleetSurvey, Surveyed, picked
+from provisioner.model.campaign import (
+    SETTLED,
+    Campaign,
+    CampaignState,
+    NodeProgress,
+    Progress,
+)
+from provisioner.model.campaign_policy import Policy
+from provisioner.model.campaign_row import CampaignRow
+from provisioner.model.input_error import InputError
+from provisioner.model.matrix import Matrix
+from provisioner.model.outcome import Blocker, Reason
+from provisioner.planning import waves
+from provisioner.planning.campaign_moves import rolled_back
+from provisioner.planning.campaign_refusals import not_now, refusal, unconfirmed, unfit
+from provisioner.ports import Clock, StaleWrite, Store
+from provisioner.ports.campaigns import CampaignBook
+from provisioner.settings import Settings
+
+TRIES_MAX = 8  # a row that somebody else keeps writing is not fought over
+S = CampaignState
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What became of a request. With blockers, nothing was changed."""
+
+    campaign: Campaign | None = None
+    blockers: tuple[Blocker, ...] = ()
+    rows: tuple[CampaignRow, ...] = field(default=(), repr=False)
+
+
+class CampaignRequests:
+    """`matrix` is the one in force: it says what a release means for each node."""
+
+    def __init__(
+        self, store: Store, book: CampaignBook, clock: Clock, settings: Settings, matrix: Matrix
+    ) -> None:
+        self._store = store
+        self._book = book
+        self._clock = clock
+        self._settings = settings
+        self._matrix = matrix
+
+    async def create(
+        self, release: str, expression: str, policy: Policy | None = None, by: str = ""
+    ) -> Answer:
+        """A draft. Raises InputError for a release that is not there, or a bad expression."""
+        if release not in self._matrix.releases:
+            known = ", ".join(sorted(self._matrix.releases))
+            raise InputError(
+                "--release", "", f"there is no release {release!r:.60}", f"Known: {known}."
+            )
+        chosen, now = policy or Policy(), self._clock.now()
+        nodes = picked(expression, await self._store.nodes())
+        blockers = unfit(nodes, release, chosen)
+        if blockers:
+            return Answer(blockers=blockers)
+        sources = {n.release for n in nodes if n.release != release}
+        for _ in range(TRIES_MAX):
+            number = len(await self._book.campaigns()) + 1
+            made = Campaign(
+                id=f"c{number:04d}",
+                release=release,
+                select=expression,
+                policy=chosen,
+                baseline=next(iter(sources), release),
+                created_by=by,
+                created_at=now,
+            )
+            try:
+                return Answer(await self._book.add_campaign(made, by, now))
+            except StaleWrite:
+                continue  # somebody took that number
+        raise StaleWrite("campaigns are made faster than they can be numbered")
+
+    async def survey(self, campaign: Campaign) -> Surveyed:
+        """What the campaign would mean now; touches nothing."""
+        survey = FleetSurvey(self._store, self._book, self._settings, self._matrix)
+        return await survey.look(campaign, self._clock.now())
+
+    async def start(self, campaign_id: str, by: str = "", confirm: Sequence[str] = ()) -> Answer:
+        """From now on nodes are admitted. `confirm`: one-way steps ("component version")."""
+        campaign = await self.known(campaign_id)
+        if campaign.state is not S.DRAFT:
+            return Answer(campaign, (not_now(campaign, "start"),))
+        found = await self.survey(campaign)
+        confirmed = tuple(sorted({*campaign.one_way_confirmed, *confirm}))
+        blockers = [*unconfirmed(campaign, found.rows, confirmed), *await self._overlap(found)]
+        if not found.rows:
+            unblock = "Select others, or leave it."
+            blockers.append(refusal(campaign, "every node runs that release already", unblock))
+        if blockers:
+            return Answer(campaign, tuple(blockers))
+        now = self._clock.now()
+        numbers = waves.assign(campaign, found.facts)
+        rows = tuple(_waved(row, numbers[row.node]) for row in found.rows)
+        started = campaign.model_copy(
+            update={"state": S.STARTED, "started_at": now, "one_way_confirmed": confirmed}
+        )
+        saved = await self._book.save_campaign(started, {"by": by}, now, rows)
+        return Answer(saved, rows=rows)
+
+    async def pause(self, campaign_id: str, reason: str = "", by: str = "") -> Answer:
+        """What is under way ends; nothing new begins."""
+        return await self._change(
+            campaign_id,
+            "pause",
+            (S.STARTED, S.ROLLING_BACK),
+            by,
+            lambda c: c.model_copy(
+                update={"state": S.PAUSED, "reason": reason or f"paused by {by or 'request'}"}
+            ),
+        )
+
+    async def resume(self, campaign_id: str, by: str = "") -> Answer:
+        """Go on after a pause or a stop; failures so far are accepted with it."""
+        now = self._clock.now()
+
+        def on(c: Campaign) -> Campaign:
+            state = S.ROLLING_BACK if c.going_back else S.STARTED
+            judged = now if c.state is S.STOPPED else c.judged_from
+            return c.model_copy(update={"state": state, "reason": "", "judged_from": judged})
+
+        return await self._change(campaign_id, "resume", (S.PAUSED, S.STOPPED), by, on)
+
+    async def abort(self, campaign_id: str, reason: str = "", by: str = "") -> Answer:
+        """Over: what is under way ends, all others stay as they are."""
+        alive = (S.DRAFT, S.STARTED, S.PAUSED, S.STOPPED, S.ROLLING_BACK)
+        return await self._change(
+            campaign_id,
+            "abort",
+            alive,
+            by,
+            lambda c: c.model_copy(
+                update={"state": S.ABORTED, "reason": reason or f"aborted by {by or 'request'}"}
+            ),
+        )
+
+    async def rollback(self, campaign_id: str, by: str = "") -> Answer:
+        """Bring every node that was moved back to the release that it came from."""
+        campaign = await self.known(campaign_id)
+        moved = (S.STARTED, S.PAUSED, S.STOPPED, S.DONE, S.ABORTED)
+        if campaign.state not in moved or campaign.going_back or not campaign.started_at:
+            return Answer(campaign, (not_now(campaign, "rollback"),))
+        rows = rolled_back(await self._book.campaign_rows(campaign_id))
+        back = campaign.model_copy(
+            update={"state": S.ROLLING_BACK, "going_back": True, "reason": ""}
+        )
+        survey = Survey(self._store, self._matrix, self._settings)
+        nodes = await self._store.nodes()
+        names = frozenset(r.node for r in rows if r.progress.state not in SETTLED)
+        planned = await survey.plans(nodes, names, campaign.baseline)
+        stuck = [
+            b
+            for name, (facts, _) in planned.items()
+            for b in facts.blockers
+            if facts.blockers and b.reason is not Reason.CONSTRAINT
+        ]
+        if stuck:
+            return Answer(campaign, tuple(stuck))
+        facts = fleet(nodes, back, rows, (), self._clock.now())
+        numbers = waves.assign(back, facts)
+        waved = tuple(_waved(r, numbers.get(r.node, r.progress.wave)) for r in rows)
+        saved = await self._book.save_campaign(back, {"by": by}, self._clock.now(), waved)
+        return Answer(saved, rows=waved)
+
+    async def defer(self, campaign_id: str, node: str, until: float, by: str = "") -> Answer:
+        """A tenant puts one node's upgrade off, within the policy's limit."""
+        campaign = await self.known(campaign_id)
+        limit_s = campaign.policy.tenants.deferral_max_s
+
+        def put_off(p: NodeProgress) -> NodeProgress | str:
+            if p.state not in (Progress.PENDING, Progress.NOTIFIED, Progress.DEFERRED):
+                return f"it is {p.state}"
+            first = p.notified_at or self._clock.now()
+            if until > first + limit_s:
+                return f"a deferral ends {limit_s / 86400:g} days after the notice at the latest"
+            return p.model_copy(update={"state": Progress.DEFERRED, "deferred_until": until})
+
+        return await self._change_node(campaign, node, put_off, by)
+
+    async def skip(self, campaign_id: str, node: str, reason: str, by: str = "") -> Answer:
+        """Leave one node as it is."""
+        campaign = await self.known(campaign_id)
+
+        def leave(p: NodeProgress) -> NodeProgress | str:
+            if p.state in SETTLED or p.state is Progress.ADMITTED:
+                return f"it is {p.state}"
+            return p.model_copy(update={"state": Progress.SKIPPED, "reason": reason})
+
+        return await self._change_node(campaign, node, leave, by)
+
+    async def accept(self, campaign_id: str, metric: str, by: str = "") -> Answer:
+        """Go on although this metric got worse: a person says that it may."""
+        alive = (S.STARTED, S.PAUSED, S.STOPPED)
+        return await self._change(
+            campaign_id,
+            "accept",
+            alive,
+            by,
+            lambda c: c.model_copy(update={"accepted": tuple(sorted({*c.accepted, metric}))}),
+        )
+
+    async def known(self, campaign_id: str) -> Campaign:
+        """The campaign. Raises InputError if there is none."""
+        campaign = await self._book.campaign(campaign_id)
+        if campaign is None:
+            remedy = "See `provisioner campaign list`."
+            raise InputError(campaign_id, "", "there is no such campaign", remedy)
+        return campaign
+
+    async def _overlap(self, found: Surveyed) -> Sequence[Blocker]:
+        """Two campaigns must not pull at one node."""
+        mine = {r.node for r in found.rows}
+        taken = [
+            r
+            for r in await self._book.active_rows()
+            if r.node in mine and r.progress.state not in SETTLED
+        ]
+        return [
+            Blocker(
+                reason=Reason.BUSY,
+                subject=r.node,
+                detail=f"campaign {r.campaign} is about it as well",
+                unblock=f"Let {r.campaign} end, or abort it, or select other nodes.",
+            )
+            for r in taken[:10]
+        ]
+
+    async def _change(
+        self,
+        campaign_id: str,
+        word: str,
+        allowed: Sequence[CampaignState],
+        by: str,
+        change: Callable[[Campaign], Campaign],
+    ) -> Answer:
+        for _ in range(TRIES_MAX):
+            campaign = await self.known(campaign_id)
+            if campaign.state not in allowed:
+                return Answer(campaign, (not_now(campaign, word),))
+            try:
+                saved = await self._book.save_campaign(
+                    change(campaign), {"by": by, "request": word}, self._clock.now()
+                )
+            except StaleWrite:
+                continue  # it changed while this was thought over: look again
+            return Answer(saved)
+        raise StaleWrite(f"campaign {campaign_id} is written by somebody else all the time")
+
+    async def _change_node(
+        self,
+        campaign: Campaign,
+        node: str,
+        change: Callable[[NodeProgress], NodeProgress | str],
+        by: str,
+    ) -> Answer:
+        rows = {r.node: r for r in await self._book.campaign_rows(campaign.id)}
+        if node not in rows:
+            remedy = f"See `provisioner campaign show {campaign.id}`."
+            raise InputError(node, "", f"campaign {campaign.id} has no such node", remedy)
+        changed = change(rows[node].progress)
+        if isinstance(changed, str):
+            unblock = f"See `provisioner campaign show {campaign.id}`."
+            return Answer(campaign, (refusal(campaign, f"{node}: {changed}", unblock),))
+        row = rows[node].model_copy(update={"progress": changed})
+        # the campaign's generation grows with it: a turn that has not seen this admits nothing
+        saved = await self._book.save_campaign(
+            campaign, {"by": by, "node": node, "progress": changed.state}, self._clock.now(), (row,)
+        )
+        return Answer(saved, rows=(row,))
+
+
+def _waved(row: CampaignRow, wave: int) -> CampaignRow:
+    return row.model_copy(update={"progress": row.progress.model_copy(update={"wave": wave})})

@@ -1,8 +1,8 @@
-"""SONiC behind `SwitchTransport`: the few requests that moves of ports need, as commands over SSH.
+"""SONiC behind `SwitchTransport`: NVUE's requests that leaves and spines get, as commands over SSH.
 
-A leaf's moves are written once, in NVUE's words; here they become a checked patch of CONFIG_DB.
-Revisions live in memory only: one that is lost changed nothing. What is not translated is answered
-with 404, so that the floor above refuses it in its own words.
+A switch's changes are written once, in NVUE's words; here they become a checked patch of CONFIG_DB,
+or the switch's own command. Revisions live in memory only: one that is lost changed nothing. What
+is not translated is answered with 404, so that the floor above refuses it in its own words.
 """
 
 from __future__ import annotations
@@ -23,11 +23,13 @@ from provisioner.ports import (
     ShellOutput,
     SwitchAddress,
 )
-from provisioner.switches import sonic
+from provisioner.sonic_reading import SonicReading
+from provisioner.switches import sonic, sonic_state
 
-READ_S, WRITE_S = 30.0, 300.0  # a patch is checked against the models first
+WRITE_S = 300.0  # a patch is checked against the models first
 REVISIONS_MAX = 100  # kept for each switch, in memory
 PREFIX = "/nvue_v1"
+SCHEME = "ssh"  # of a switch's address, by which it is told from one that speaks NVUE
 
 
 @dataclass
@@ -50,12 +52,19 @@ class SonicTransport:
         state = self._switches.setdefault(switch.url, _Switch())
         parts = urlsplit(call.path)
         path = tuple(unquote(p) for p in parts.path.removeprefix(PREFIX).split("/") if p)
-        revision = dict(parse_qsl(parts.query)).get("rev", "applied")
+        query = dict(parse_qsl(parts.query))
+        revision = query.get("rev", "applied")
         if call.method == "GET":
-            return _reply(await self._get(switch, state, path, revision))
+            if path[:1] == ("revision",):
+                known = state.revisions
+                return _reply(known if len(path) == 1 else known.get(path[1]))
+            reading = SonicReading(self._shell, switch.url)
+            return _reply(await reading.get(path, revision, query.get("view", "")))
         async with state.write:
             if call.method == "POST" and path == ("revision",):
                 return _reply(_opened(state))
+            if call.method == "POST":
+                return _reply(await self._act(switch, path, call.body))
             if call.method == "PATCH" and path == () and revision in state.changes:
                 state.changes[revision].append(call.body)
                 return _reply({})
@@ -68,47 +77,47 @@ class SonicTransport:
     async def close(self) -> None:
         """The connections are the shell's."""
 
-    async def _get(
-        self, switch: SwitchAddress, state: _Switch, path: tuple[str, ...], revision: str
-    ) -> Any:
-        if path[:1] == ("revision",):
-            return state.revisions if path == ("revision",) else state.revisions.get(path[1])
-        if path == ("system", "image"):
-            return sonic.read_images(await self._run(switch, sonic.IMAGES))
-        match path:
-            case ("vrf", vrf, "router", "rib", "ipv4", "route"):
-                return sonic.read_routes(await self._json(switch, sonic.routes(vrf)))
-        tree = await self._tree(switch, revision)
-        for step in path:
-            tree = tree.get(step) if isinstance(tree, dict) else None
-        return tree
-
-    async def _tree(self, switch: SwitchAddress, revision: str) -> Any:
-        command = sonic.STARTUP if revision == "startup" else sonic.CONFIGURATION
-        tree = sonic.read_tree(await self._json(switch, command))
-        if tree is not None and revision == "operational":
-            tree = sonic.read_operational(await self._json(switch, sonic.LINKS), tree)
-        if tree is None:
-            raise Malformed(f"{switch.url}: {command}: not readable")
-        return tree
-
     async def _apply(self, switch: SwitchAddress, state: _Switch, revision: str) -> Any:
         if revision not in state.changes:
             return None
         for change in state.changes.pop(revision):
-            config = await self._json(switch, sonic.CONFIGURATION)
-            if sonic.read_tree(config) is None:
-                raise Malformed(f"{switch.url}: CONFIG_DB: not readable")
-            steps = sonic.patch(config, change)
-            if isinstance(steps, str):
-                words = steps
-            else:
-                words = await self._failure(switch, sonic.apply_patch(steps)) if steps else ""
+            words = await self._changed(switch, change)
             if words:
                 state.revisions[revision] = _state("invalid", words)
                 return state.revisions[revision]
         state.revisions[revision] = _state("applied")
         return state.revisions[revision]
+
+    async def _changed(self, switch: SwitchAddress, change: Any) -> str:
+        """Carry one change out; "" or why it was not."""
+        if (drain := sonic.drain_of(change)) is not None:
+            return await self._failure(switch, sonic_state.isolate(on=drain))
+        config = await SonicReading(self._shell, switch.url).json(sonic.CONFIGURATION)
+        if sonic.read_tree(config) is None:
+            raise Malformed(f"{switch.url}: CONFIG_DB: not readable")
+        steps = sonic.patch(config, change)
+        if isinstance(steps, str):
+            return steps
+        return await self._failure(switch, sonic.apply_patch(steps)) if steps else ""
+
+    async def _act(self, switch: SwitchAddress, path: tuple[str, ...], body: Any) -> Any:
+        """Boot the image that was installed, which is the other one; reboot. None: no such act."""
+        action = next(iter(body), "") if isinstance(body, dict) else ""
+        if (path, action) == (("system",), "@reboot"):
+            line = sonic_state.REBOOT
+        elif (path, action) == (("system", "image"), "@boot-next"):
+            reading = SonicReading(self._shell, switch.url)
+            found = sonic.read_images(await reading.text(sonic.IMAGES))
+            other = (found or {}).get("partition2", {}).get("build-id", "")
+            if not other:
+                return None
+            line = sonic_state.set_default(other)
+        else:
+            return None
+        words = await self._failure(switch, line)
+        if words:
+            raise Malformed(f"{switch.url}: {line}: {words}")
+        return 1  # of the one job that there is: it is done when it answers
 
     async def _save(self, switch: SwitchAddress) -> Any:
         words = await self._failure(switch, sonic.SAVE)
@@ -116,27 +125,14 @@ class SonicTransport:
 
     async def _failure(self, switch: SwitchAddress, line: str) -> str:
         """Run what changes something; "" or its words."""
-        output = await self._one(switch, line, WRITE_S)
+        output = await self._one(switch, line)
         if output.exit_code == 0:
             return ""
         return (output.stderr.strip() or output.stdout.strip() or "no message")[-300:]
 
-    async def _json(self, switch: SwitchAddress, line: str) -> Any:
-        text = await self._run(switch, line)
-        try:
-            return json.loads(text)
-        except (ValueError, RecursionError):
-            raise Malformed(f"{switch.url}: {line}: not JSON") from None
-
-    async def _run(self, switch: SwitchAddress, line: str) -> str:
-        output = await self._one(switch, line, READ_S)
-        if output.exit_code != 0 or output.truncated:
-            raise Malformed(f"{switch.url}: {line}: ended with {output.exit_code}")
-        return output.stdout
-
-    async def _one(self, switch: SwitchAddress, line: str, limit_s: float) -> ShellOutput:
+    async def _one(self, switch: SwitchAddress, line: str) -> ShellOutput:
         address = urlsplit(switch.url).hostname or ""
-        command = ShellCommand(name=line.split()[0], line=line, timeout_s=limit_s)
+        command = ShellCommand(name=line.split()[0], line=line, timeout_s=WRITE_S)
         (output,) = await self._shell.run(address, address, [command])
         return output
 

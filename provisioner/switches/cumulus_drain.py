@@ -22,6 +22,7 @@ HEALTH_PATH = f"{PREFIX}/system/health"
 FIRMWARE_PATH = f"{PREFIX}/platform/firmware?rev=operational"
 FIRST_WITH_UNIT = (5, 13)  # "nv set maintenance unit"; before, there is only graceful shutdown
 PORTS_MAX = 512  # of a switch: 64 cages, eight ways each
+FRONT_PANEL = ("swp", "Ethernet")  # how ports are called: Cumulus Linux, SONiC
 # image -> ASIC firmware, where both are published (facts: health 3.4)
 ASIC_FIRMWARE = {"5.10.1": "34.2014.1136"}
 
@@ -66,7 +67,7 @@ def read_ports(answer: Any) -> tuple[str, ...] | None:
     for name, entry in answer.items():
         if not isinstance(entry, dict):
             return None
-        if not name.startswith("swp"):
+        if not name.startswith(FRONT_PANEL):
             continue
         link = entry.get("link")
         state = link.get("state") if isinstance(link, dict) else None

@@ -20,7 +20,7 @@ LINKS_MAX = 20_000  # of the kernel
 
 CONFIGURATION = "sonic-cfggen -d --print-data"
 STARTUP = "cat /etc/sonic/config_db.json"
-LINKS = "ip -j -d link show"
+LINKS = "ip -j -d addr show"
 IMAGES = "sonic-installer list"
 SAVE = "config save -y"
 
@@ -38,12 +38,6 @@ def sonic_vrf(name: str) -> str:
 def own_vrf(name: str) -> str:
     """Our name of a VRF of SONiC's."""
     return name.removeprefix(PREFIX) or name
-
-
-def routes(vrf: str) -> str:
-    """The command that lists a VRF's routes in the kernel."""
-    name = sonic_vrf(vrf)
-    return "ip -j route show" if name == "default" else f"ip -j route show vrf {shlex.quote(name)}"
 
 
 def apply_patch(steps: list[Tree]) -> str:
@@ -91,20 +85,28 @@ def read_operational(links: Any, tree: Tree) -> Tree | None:
             up = link.get("operstate") == "UP"
             master = own_vrf(str(link.get("master") or "default"))
             state: Tree = {"up" if up else "down": {}}
-            found[name] = {"ip": {"vrf": master}, "link": {"state": state}}
+            addresses = _addresses(link.get("addr_info", []))
+            ip: Tree = {"vrf": master} | ({"address": addresses} if addresses else {})
+            found[name] = {"ip": ip, "link": {"state": state, "mtu": link.get("mtu")}}
     return {"vrf": vrfs, "interface": found}
 
 
-def read_routes(answer: Any) -> Tree | None:
-    """Routes by prefix, with nothing of them but that they are there."""
-    if not isinstance(answer, list):
+def _addresses(listed: Any) -> Tree:
+    entries = listed if isinstance(listed, list) else []
+    return {
+        f"{e['local']}/{e['prefixlen']}": {}
+        for e in entries
+        if isinstance(e, dict) and "local" in e and "prefixlen" in e and e.get("scope") != "link"
+    }
+
+
+def read_platform(config: Any, serial: str) -> Tree | None:
+    """What the switch is: its SKU from CONFIG_DB, its serial from the EEPROM."""
+    metadata = config.get("DEVICE_METADATA") if isinstance(config, dict) else None
+    local = metadata.get("localhost") if isinstance(metadata, dict) else None
+    if not isinstance(local, dict) or not _NAME.fullmatch(serial.strip()):
         return None
-    found: Tree = {}
-    for route in answer:
-        if not isinstance(route, dict) or not isinstance(route.get("dst"), str):
-            return None
-        found["0.0.0.0/0" if route["dst"] == "default" else route["dst"]] = {}
-    return found
+    return {"product-name": str(local.get("hwsku", ""))[:60], "serial-number": serial.strip()}
 
 
 def read_images(text: str) -> Tree | None:
@@ -120,6 +122,14 @@ def read_images(text: str) -> Tree | None:
     if other is not None:
         shown["partition2"] = {"build-id": following if following != current else other}
     return shown
+
+
+def drain_of(change: Any) -> bool | None:
+    """Whether a change asks BGP's neighbours to go around, or to come back; None: neither."""
+    router = change.get("router") if isinstance(change, dict) and len(change) == 1 else None
+    bgp = router.get("bgp") if isinstance(router, dict) else None
+    asked = bgp.get("graceful-shutdown") if isinstance(bgp, dict) and len(bgp) == 1 else None
+    return {"on": True, "off": False}.get(asked) if isinstance(asked, str) else None
 
 
 def patch(config: Mapping[str, Tree], change: Any) -> list[Tree] | str:

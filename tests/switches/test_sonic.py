@@ -174,5 +174,5 @@ def test_images_read_as_two_partitions() -> None:
 def test_no_answer_raises(answer: Any) -> None:
     tree = sonic.read_tree(answer)
     sonic.read_operational(answer, tree or {"interface": {}})
-    sonic.read_routes(answer)
+    sonic.read_platform(answer, str(answer))
     sonic.read_images(str(answer))

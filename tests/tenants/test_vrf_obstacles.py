@@ -112,7 +112,9 @@ def test_a_storage_vrf_must_be_there():
         ("maint", "cumulus", False),
         ("RED_1", "cumulus", False),
         ("1RED", "cumulus", False),
-        ("RED", "sonic", False),
+        ("RED", "sonic", True),
+        ("A23456789012", "sonic", True),
+        ("A234567890123", "sonic", False),
         ("VrfRed", "sonic", True),
     ],
 )

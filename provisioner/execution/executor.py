@@ -13,6 +13,7 @@ from provisioner.components.host_os import DEPLOY
 from provisioner.execution import activations, methods_inband, methods_redfish, methods_switch
 from provisioner.execution.deployment import deploy
 from provisioner.execution.hold import Hold
+from provisioner.execution.methods_sonic import install_sonic_image
 from provisioner.execution.work import Site, Work, do
 from provisioner.model.inventory import Inventory
 from provisioner.model.node import Node
@@ -92,6 +93,8 @@ class Executor:
                 return methods_inband.nic_config(site, node, step, inventory, parameters)
             case "nvue_image":
                 return await methods_switch.install_image(site, node, step)
+            case "sonic_installer":
+                return await install_sonic_image(site, node, step)
             case "nvue_packages" | "onie":
                 return methods_switch.by_hand(node, step)
         return Blocker(

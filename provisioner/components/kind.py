@@ -51,6 +51,7 @@ class ComponentKind(Record):
 
     `method` names how it is written: "redfish_push", "bluefield_bfb", "playbook_host_software",
     "playbook_nic_firmware", "playbook_nic_config", "nvue_image", "nvue_packages", "onie",
+    "sonic_installer",
     "with_bundle" (never by itself)
     or "none" (not an update target at all). `target` is the push target under the inventory
     collection when it is not the item's own path; "*" means the whole package, without targets.

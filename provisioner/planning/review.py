@@ -49,7 +49,9 @@ class Readiness(Record):
 
 # methods that push or serve a file of ours; the others install from a package repository, set
 # parameters, or come with another component
-FILE_METHODS = frozenset({"redfish_push", "bluefield_bfb", "playbook_nic_firmware", "nvue_image"})
+FILE_METHODS = frozenset(
+    {"redfish_push", "bluefield_bfb", "playbook_nic_firmware", "nvue_image", "sonic_installer"}
+)
 FILELESS = frozenset(n for n, k in components.ALL.items() if k.method not in FILE_METHODS)
 
 

@@ -18,15 +18,19 @@ from aiohttp import web
 from provisioner.checks import ALL as CHECKS
 from provisioner.checks.threshold_data import Limits
 from provisioner.control.campaigns import Campaigns
+from provisioner.control.case_desk import CaseDesk
 from provisioner.control.certifier import Certifier
 from provisioner.control.engine import EmbeddedEngine
 from provisioner.control.fabric import FabricSessions
+from provisioner.control.mender import Mender
 from provisioner.control.observer import Observer
 from provisioner.control.performer import Performer
 from provisioner.control.reconciler import Reconciler
+from provisioner.control.repairs import Repairs
 from provisioner.control.scheduler import Scheduler
 from provisioner.control.watcher import Watcher, WatchParts
 from provisioner.execution.artifacts import Artifacts
+from provisioner.execution.case_evidence import EvidenceCollector
 from provisioner.execution.collector import Collector
 from provisioner.execution.erasure import Eraser
 from provisioner.execution.executor import Executor
@@ -43,6 +47,7 @@ from provisioner.model.matrix import MAINTENANCE, Matrix
 from provisioner.planning.erasure import policy_of
 from provisioner.ports import (
     Agents,
+    AlertBook,
     BmcTransport,
     Clock,
     Credentials,
@@ -52,6 +57,7 @@ from provisioner.ports import (
     SwitchTransport,
 )
 from provisioner.ports.campaigns import CampaignBook
+from provisioner.ports.cases import CaseBook
 from provisioner.settings import Settings
 from provisioner.store.signing import Signer
 
@@ -78,7 +84,13 @@ class Parts:
     login: HostLogin | None = None
     thresholds: Mapping[str, Limits] = field(default_factory=dict)  # the site's own
     campaigns: CampaignBook | None = None  # None: nothing is upgraded in waves
+    cases: CaseBook | None = None  # None: faults are told, and nothing is repaired
     watch: WatchParts | None = None  # None: released nodes are only looked at by operations
+
+    @property
+    def alerts(self) -> AlertBook | None:
+        """Where alerts are kept, if anybody raises any."""
+        return None if self.watch is None else self.watch.book
 
 
 class Daemon:
@@ -109,15 +121,18 @@ class Daemon:
             collector,
             self.tenancy,
             parts.matrix,
-            None if parts.watch is None else parts.watch.book,
+            parts.alerts,
+            parts.cases,
         )
+        executor = Executor(self.site, profiles)
+        validator = Validator(self.site, parts.store, CHECKS, parts.matrix, parts.thresholds)
         self.performer = Performer(
             parts.store,
             parts.clock,
             parts.settings,
             observer=self.observer,
             identifier=Identifier(self.site, collector, parts.matrix),
-            executor=Executor(self.site, profiles),
+            executor=executor,
             tenancy=self.tenancy,
             eraser=Eraser(self.site, policy_of(parts.settings)),
             certifier=Certifier(
@@ -125,9 +140,10 @@ class Daemon:
                 parts.clock,
                 parts.settings,
                 observer=self.observer,
-                validator=Validator(self.site, parts.store, CHECKS, parts.matrix, parts.thresholds),
+                validator=validator,
                 signer=parts.signer,
             ),
+            mender=_mender(parts, self.site, self.observer, executor, validator),
         )
         self.reconciler = Reconciler(
             parts.store, parts.clock, parts.settings, self.observer, self.performer
@@ -135,15 +151,7 @@ class Daemon:
         self.engine = EmbeddedEngine(
             parts.store, self.reconciler.drive, parts.settings.operations_max
         )
-        self.watcher = (
-            None
-            if parts.watch is None
-            else Watcher(
-                parts.watch, parts.store, parts.clock, parts.settings, reach, self.engine.submit
-            )
-        )
-        if self.watcher is not None and parts.watch is not None and parts.watch.attach is not None:
-            parts.watch.attach(self.watcher)
+        self.watcher = _watcher(parts, reach, self.engine)
         self.scheduler = Scheduler(
             parts.store,
             parts.clock,
@@ -158,6 +166,7 @@ class Daemon:
             if parts.campaigns is None
             else Campaigns(parts.store, parts.campaigns, parts.clock, parts.settings)
         )
+        self.repairs = _repairs(parts, self.engine)
         self._ticking: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
@@ -169,6 +178,8 @@ class Daemon:
         ]
         if self.campaigns is not None:
             self._ticking.append(asyncio.create_task(self.campaigns.run(), name="campaigns"))
+        if self.repairs is not None:
+            self._ticking.append(asyncio.create_task(self.repairs.run(), name="repairs"))
         if self.watcher is not None:
             self._ticking.append(asyncio.create_task(self.watcher.run(), name="watcher"))
 
@@ -187,6 +198,41 @@ class Daemon:
         await self.engine.stop()
         await self.fabric.stop()
         await self.tenancy.close()
+
+
+def _watcher(parts: Parts, reach: Reach, engine: EmbeddedEngine) -> Watcher | None:
+    if parts.watch is None:
+        return None
+    watcher = Watcher(parts.watch, parts.store, parts.clock, parts.settings, reach, engine.submit)
+    if parts.watch.attach is not None:
+        parts.watch.attach(watcher)
+    return watcher
+
+
+def _mender(
+    parts: Parts, site: Site, observer: Observer, executor: Executor, validator: Validator
+) -> Mender | None:
+    if parts.cases is None:
+        return None
+    return Mender(
+        parts.store,
+        parts.cases,
+        parts.alerts,
+        parts.clock,
+        parts.settings,
+        observer=observer,
+        executor=executor,
+        evidence=EvidenceCollector(site, parts.store, validator),
+        matrix=parts.matrix,
+    )
+
+
+def _repairs(parts: Parts, engine: EmbeddedEngine) -> Repairs | None:
+    if parts.cases is None:
+        return None
+    desk = CaseDesk(parts.store, parts.cases, parts.alerts, parts.clock, parts.settings)
+    given = (parts.store, parts.alerts, parts.clock, parts.settings, engine.submit)
+    return Repairs(desk, *given)
 
 
 @asynccontextmanager

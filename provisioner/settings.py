@@ -6,7 +6,7 @@ One frozen model; nothing else in the program reads the environment or a configu
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
@@ -160,7 +160,6 @@ class Settings(FabricSettings, ApiSettings, ReleaseSettings):
     test_budget_s: float = Field(
         0.0, ge=0, description="Time that the tests of one node may take; 0: as long as it takes."
     )
-
     fabric_partners_min: int = Field(
         3,
         ge=3,
@@ -178,11 +177,15 @@ class Settings(FabricSettings, ApiSettings, ReleaseSettings):
     fabric_session_limit_s: float = Field(
         7200.0, gt=0, description="Tests among nodes end within this; what is open stays so."
     )
-
     fabric_nccl: bool = Field(
         default=False,
-        description="Gate C: NCCL on each rail as well; hosts in the maintenance VRF must reach "
-        "one another by mpirun as root.",
+        description="Gate C: NCCL on each rail of a pair as well, which verifies what arrives.",
+    )
+    fabric_collectives: tuple[Annotated[int, Field(ge=2, le=512)], ...] = Field(
+        (),
+        max_length=4,
+        description="Gate C: collectives over so many nodes with all GPUs, after the pairs; 2 is "
+        "an all-reduce over two nodes, more add an all-to-all.",
     )
 
     # from one tenant to the next
@@ -237,6 +240,42 @@ class Settings(FabricSettings, ApiSettings, ReleaseSettings):
         2, ge=0, le=10, description="Automatic tries to leave quarantine, for passing causes."
     )
     remedy_s: float = Field(1800.0, gt=0, description="Wait in quarantine before such a try.")
+
+    # repair
+    repair_service: Literal["auto", "keep", "drain", "cut_off"] = Field(
+        "auto",
+        description="What becomes of a tenant's use of a node with a fault; auto: by its alerts.",
+    )
+    repair_notice_s: float = Field(
+        86400.0, ge=0, description="A tenant's notice before a faulty node is drained."
+    )
+    repair_defer_max_s: float = Field(
+        1209600.0, ge=0, description="A tenant may put a drain off until this after the opening."
+    )
+    repair_quiet_s: float = Field(
+        3600.0, ge=0, description="A kept node whose alerts are gone for this long is well."
+    )
+    repair_resets_per_day: int = Field(
+        4, ge=1, le=50, description="Resets of one node as remedies within a day."
+    )
+    repair_remedies_per_hour: int = Field(
+        8, ge=1, le=10000, description="Resets as remedies in the whole fleet within an hour."
+    )
+    repair_pause_s: float = Field(
+        0.0, ge=0, description="Between the beginnings of two remedies of one node."
+    )
+    repair_confidence_min: float = Field(
+        0.4, ge=0, le=1, description="Below it a person diagnoses before a part is replaced."
+    )
+    repair_dump_limit_s: float = Field(
+        900.0, gt=0, description="A crash dump that a BMC makes is there within this."
+    )
+    repair_deeper_score: float = Field(
+        2.0, ge=0, description="Score of a repeat offender that asks for every test."
+    )
+    repair_retire_score: float = Field(
+        5.0, ge=0, description="Score of a repeat offender that people are asked to retire."
+    )
 
     @property
     def gates_to_release(self) -> str:

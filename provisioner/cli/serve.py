@@ -34,6 +34,7 @@ from provisioner.redfish.transport import RedfishTransport
 from provisioner.settings import Settings
 from provisioner.simulated_runner import SimulatedRunner
 from provisioner.store.campaign_rows import CampaignRows
+from provisioner.store.case_rows import CaseRows
 from provisioner.store.data_directory import lock_data_directory
 from provisioner.wall_clock import WallClock
 
@@ -120,6 +121,7 @@ def serve(
                     thresholds=read_thresholds(thresholds),
                     campaigns=CampaignRows(opened.store),
                     watch=watch,
+                    cases=CaseRows(opened.store),
                 )
                 await _until_stopped(Daemon(parts))
 

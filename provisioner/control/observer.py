@@ -16,11 +16,13 @@ from provisioner.model.outcome import Blocker
 from provisioner.model.plan import Plan, Step, StepKind
 from provisioner.planning import certification, cohort, deployment, erasure, gates
 from provisioner.planning.admission import neighbours_busy
+from provisioner.planning.case_policy import waits_for
 from provisioner.planning.history import history
 from provisioner.planning.lifecycle import View
 from provisioner.planning.planner import plan
 from provisioner.planning.port_isolation import placement_of
 from provisioner.ports import AlertBook, Clock, Store
+from provisioner.ports.cases import CaseBook
 from provisioner.settings import Settings
 
 
@@ -36,6 +38,7 @@ class Observer:
         tenancy: Tenancy,
         matrix: Matrix,
         book: AlertBook | None = None,
+        cases: CaseBook | None = None,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -44,6 +47,7 @@ class Observer:
         self._tenancy = tenancy
         self._matrix = matrix
         self._book = book  # None: alerts are nobody's business here
+        self._cases = cases  # None: nothing is repaired here
         self._erasure = erasure.policy_of(settings)
         self._fabric = FabricStanding(store, clock, settings)
         self.matrix_digest = matrix.digest()
@@ -57,7 +61,10 @@ class Observer:
             case State.INTAKE:
                 return await self._place(node, View())
             case State.DRAINING:
-                return await self._place(node, View(owed=self._owed(node)))
+                repair = await self._repair(node)
+                return await self._place(node, View(owed=self._owed(node), repair=repair))
+            case State.REPAIRING:
+                return View(repair=await self._repair(node))
             case State.CONVERGING:
                 return await self._converging(node, operation)
             case State.VALIDATING:
@@ -72,6 +79,11 @@ class Observer:
             self._collector.forget(node.id)
         elif not step.method.startswith("playbook_"):  # in-band facts are read at every turn
             self._collector.forget(node.id, step.bmcs)
+
+    async def _repair(self, node: Node) -> str | None:
+        """What the node's open case waits for ("": nothing); None if it has none."""
+        case = None if self._cases is None else await self._cases.open_case(node.id)
+        return None if case is None else waits_for(case, self._clock.now())
 
     async def collect(self, node: Node) -> tuple[Inventory | None, tuple[Blocker, ...]]:
         """A full inventory, or why there is none."""

@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from provisioner.control.certifier import Certifier
+from provisioner.control.mender import Mender
 from provisioner.control.observer import Observer
 from provisioner.control.sanitizing import sanitize
 from provisioner.execution.erasure import Eraser
@@ -33,6 +34,7 @@ from provisioner.planning.lifecycle import (
     Execute,
     Fence,
     Identify,
+    Mend,
     Prove,
     Release,
     Rest,
@@ -62,6 +64,7 @@ class Performer:
         tenancy: Tenancy,
         eraser: Eraser,
         certifier: Certifier,
+        mender: Mender | None = None,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -73,6 +76,7 @@ class Performer:
         self._releases = Releases(tenancy.site, store, tenancy)
         self._eraser = eraser
         self._certifier = certifier
+        self._mender = mender
         self._admission = asyncio.Lock()
         self.disrupted: dict[str, Disruption] = {}
 
@@ -87,6 +91,9 @@ class Performer:
                 return await self._fence(hold, node)
             case Sanitize():
                 return await sanitize(self._store, self._observer, self._eraser, hold, node)
+            case Mend():
+                assert self._mender is not None
+                await self._mender.turn(hold, node)
             case Execute():
                 assert view is not None
                 return await self._execute(hold, node, turn.step, view)

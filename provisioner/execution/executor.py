@@ -10,7 +10,13 @@ import asyncio
 from collections.abc import Mapping
 
 from provisioner.components.host_os import DEPLOY
-from provisioner.execution import activations, methods_inband, methods_redfish, methods_switch
+from provisioner.execution import (
+    activations,
+    gpu_reset,
+    methods_inband,
+    methods_redfish,
+    methods_switch,
+)
 from provisioner.execution.deployment import deploy
 from provisioner.execution.hold import Hold
 from provisioner.execution.methods_sonic import install_sonic_image
@@ -73,6 +79,8 @@ class Executor:
 
     async def _work(self, node: Node, step: Step, inventory: Inventory) -> Work | Blocker:
         site = self._site
+        if step.method == gpu_reset.METHOD:
+            return gpu_reset.work(site, node, step)
         if step.kind is StepKind.ACTIVATE:
             return await activations.work(site, node, step, inventory)
         if step.method not in NO_FILE:

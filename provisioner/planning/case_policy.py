@@ -187,8 +187,11 @@ def faults_of(
 
 
 def keys(faults: Iterable[Fault]) -> tuple[str, ...]:
-    """What is compared before and after a remedy. What a person said is not measured."""
-    return tuple(sorted({f.key for f in faults if f.source != "report"}))
+    """What is compared before and after a remedy.
+
+    What a person said is not measured, and an event log keeps its old entries.
+    """
+    return tuple(sorted({f.key for f in faults if f.source not in ("report", "event_log")}))
 
 
 def waits_for(case: Case, now: float) -> str:
@@ -198,6 +201,11 @@ def waits_for(case: Case, now: float) -> str:
     if case.stage is Stage.DIAGNOSIS and case.next_at > now:
         return case.note or "the next remedy is not due yet"
     return ""
+
+
+def waits(case: Case, now: float) -> bool:
+    """Whether a case of a node in `repairing` has nothing to do now."""
+    return bool(waits_for(case, now))
 
 
 def deferred(case: Case, until: float, policy: CasePolicy, now: float) -> Case | str:

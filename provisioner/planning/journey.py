@@ -75,9 +75,10 @@ JOURNEY: dict[State, Stage] = {
         limit_s=7 * DAY_S,
     ),
     State.REPAIRING: Stage(
-        work="case open: diagnosis, parts, return record",
+        work="case open: evidence, diagnosis, remedies, parts, return record",
         placements=_OUTSIDE,
-        leaves_to=(State.DISCOVERED, State.RETIRED),
+        # converging: after a remedy that touched no part; discovered: a stranger, after people did
+        leaves_to=(State.CONVERGING, State.DISCOVERED, State.RETIRED),
         limit_s=30 * DAY_S,
     ),
     State.RETIRED: Stage(

@@ -58,6 +58,7 @@ class View(Record):
     certificate_blockers: tuple[Blocker, ...] = ()  # why the one in force is not valid any more
     neighbours_busy: tuple[str, ...] = ()  # switches of this node's ports that are being upgraded
     owed: tuple[Blocker, ...] = ()  # why it must be erased before anything else
+    repair: str | None = None  # it has a case: "" is due now, else what it waits for
     tenant_vrf: str = ""  # VRF of the tenant that the node is allocated to
 
 
@@ -105,6 +106,10 @@ class Release(Record):
     vrf: str
 
 
+class Mend(Record):
+    """One step of the node's repair case: evidence, diagnosis, a remedy, or its way back."""
+
+
 class Wait(Record):
     """Look again after `after_s` seconds."""
 
@@ -128,6 +133,7 @@ Turn = (
     | Prove
     | Certify
     | Release
+    | Mend
     | Wait
     | Rest
 )
@@ -255,6 +261,8 @@ def _released(node: Node, view: View, _poll_s: float) -> Turn:
 def _draining(node: Node, view: View, _poll_s: float) -> Turn:
     if node.kind is NodeKind.HOST and view.placement is not Placement.MAINTENANCE:
         return Fence()
+    if view.repair is not None:  # before it is erased: that boots it, and evidence is gone
+        return Enter(state=State.REPAIRING, why="fenced; it has a repair case")
     if view.owed:
         return Sanitize()
     return Enter(state=State.CONVERGING, why="fenced into the maintenance tenant")
@@ -263,6 +271,12 @@ def _draining(node: Node, view: View, _poll_s: float) -> Turn:
 def _resting(node: Node, view: View, _poll_s: float) -> Turn:
     why = str(node.blockers[0]) if node.blockers else node.state.value
     return Rest(why=why)
+
+
+def _repairing(node: Node, view: View, poll_s: float) -> Turn:
+    if view.repair is None:
+        return _resting(node, view, poll_s)
+    return Rest(why=view.repair) if view.repair else Mend()
 
 
 _DECISIONS = {
@@ -274,6 +288,6 @@ _DECISIONS = {
     State.RELEASED: _released,
     State.DRAINING: _draining,
     State.QUARANTINED: _resting,
-    State.REPAIRING: _resting,
+    State.REPAIRING: _repairing,
     State.RETIRED: _resting,
 }

@@ -1,0 +1,162 @@
+"""Where cases are opened and what people ask of them: from the daemon, a command, or the API.
+
+Rule: a case is written with its notice in one transaction, so that a tenant is told at once or
+there is no case. Every change carries the generation that was read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from provisioner.model.case import Case, Ending, Fault, Origin, Service, Stage
+from provisioner.model.node import Node, State
+from provisioner.planning import case_policy as policy
+from provisioner.planning import offenders
+from provisioner.planning.case_policy import CasePolicy
+from provisioner.planning.offenders import OffenderPolicy
+from provisioner.ports import AlertBook, Clock, Store
+from provisioner.ports.cases import CaseBook
+from provisioner.settings import Settings
+
+
+def case_policy_of(settings: Settings) -> CasePolicy:
+    """What this site asks of cases."""
+    return CasePolicy(
+        service=settings.repair_service,
+        notice_s=settings.repair_notice_s,
+        defer_max_s=settings.repair_defer_max_s,
+        quiet_s=settings.repair_quiet_s,
+    )
+
+
+def offender_policy_of(settings: Settings) -> OffenderPolicy:
+    """When a node counts as a repeat offender here."""
+    return OffenderPolicy(
+        deeper_at=settings.repair_deeper_score, retire_at=settings.repair_retire_score
+    )
+
+
+class CaseDesk:
+    """Reads and writes rows only; nothing here touches a device."""
+
+    def __init__(
+        self,
+        store: Store,
+        book: CaseBook,
+        alerts: AlertBook | None,
+        clock: Clock,
+        settings: Settings,
+    ) -> None:
+        self.book = book
+        self._store, self._alerts, self._clock = store, alerts, clock
+        self.policy = case_policy_of(settings)
+        self.offenders = offender_policy_of(settings)
+
+    async def open(
+        self,
+        node: Node,
+        origin: Origin,
+        reason: str,
+        by: str,
+        *,
+        service: Service | None = None,
+        faults: Sequence[Fault] = (),
+    ) -> Case | str:
+        """A new case, its tenant told; or why there is none."""
+        if node.state is State.RETIRED:
+            return "it is retired"
+        now = self._clock.now()
+        earlier = await self.book.cases(node.id, offenders.CASES_MAX)
+        standing = await self._standing(node)
+        classes = [c for a in standing for c in a.classifications]
+        chosen = service or policy.service_for(classes, origin, self.policy)
+        case = policy.opened(
+            node,
+            number=1 + max((int(c.id.rpartition("-c")[2]) for c in earlier), default=0),
+            origin=origin,
+            reason=reason,
+            by=by,
+            service=chosen,
+            inventory=await self._store.inventory(node.id),
+            policy=self.policy,
+            now=now,
+            faults=faults,
+        )
+        score = offenders.score(node.id, [*earlier, case], now, self.offenders)
+        deeper = score.advice is not offenders.Advice.NOTHING
+        case = case.model_copy(update={"score": score.score, "deeper": deeper})
+        told = [policy.first_notice(case, now)] if case.tenant else []
+        detail = {"case": case.id, "origin": origin, "reason": reason, "service": chosen}
+        row = ("case_opened", node.id, {**detail, "by": by, "score": score.score})
+        added = await self.book.add_case(case, notices=told, journal=[row], now=now)
+        return added if added is not None else "it has an open case already"
+
+    async def _standing(self, node: Node) -> Sequence[Any]:
+        if self._alerts is None:
+            return ()
+        return [a for a in await self._alerts.alerts(node.id) if a.active]
+
+    # --- what people and tenants ask of an open case
+
+    async def defer(self, case: Case, until: float, by: str) -> Case | str:
+        """The tenant needs more time."""
+        now = self._clock.now()
+        changed = policy.deferred(case, until, self.policy, now)
+        if isinstance(changed, str):
+            return changed
+        told = policy.notice(
+            changed, "maintenance", f"Node {case.node} is taken back later.", now, until
+        )
+        row = ("case_deferred", case.node, {"case": case.id, "until": until, "by": by})
+        return await self.book.save_case(changed, notices=[told], journal=[row], now=now)
+
+    async def accept(self, case: Case, by: str) -> Case | str:
+        """The tenant agrees: it is drained now."""
+        if case.stage is not Stage.OPENED:
+            return f"it is in {case.stage}"
+        now = self._clock.now()
+        changes = {"drain_at": now, "service": Service.DRAIN, "note": "agreed by its tenant"}
+        if case.service is Service.CUT_OFF:
+            del changes["service"]
+        row = ("case_accepted", case.node, {"case": case.id, "by": by})
+        return await self.book.save_case(case.model_copy(update=changes), journal=[row], now=now)
+
+    async def returned(self, case: Case, by: str, work: str) -> Case | str:
+        """People are done: the node is to be taken in as a stranger."""
+        if case.stage is not Stage.HARDWARE:
+            return f"it is in {case.stage}: nobody was asked to work on it"
+        now = self._clock.now()
+        changed = _ticket_closed(case, now).entered(Stage.RETURNING, now, note=work[:500])
+        row = ("case_returned", case.node, {"case": case.id, "by": by, "work": work[:500]})
+        return await self.book.save_case(changed, journal=[row], now=now)
+
+    async def close(self, case: Case, ending: Ending, by: str, why: str) -> Case | str:
+        """By a person's word. The node goes on from where it is; nothing proves that it is well."""
+        if not case.open:
+            return "it is closed"
+        now = self._clock.now()
+        row = ("case_closed", case.node, {"case": case.id, "ending": ending, "by": by, "why": why})
+        told = []
+        if case.tenant:
+            kind = {Ending.RETIRED: "retirement", Ending.REPLACED: "replacement"}.get(
+                ending, "closed"
+            )
+            words = f"Node {case.node}: the case is closed ({ending.value}): {why}"
+            told = [policy.notice(case, kind, words, now)]
+        return await self.book.save_case(
+            closed(case, ending, now, why), notices=told, journal=[row], now=now
+        )
+
+
+def closed(case: Case, ending: Ending, now: float, why: str) -> Case:
+    """The case at its end."""
+    return _ticket_closed(case, now).entered(
+        Stage.CLOSED, now, closed_at=now, ending=ending, note=why[:500], next_at=0.0
+    )
+
+
+def _ticket_closed(case: Case, now: float) -> Case:
+    if case.ticket is None or case.ticket.closed_at:
+        return case
+    return case.model_copy(update={"ticket": case.ticket.model_copy(update={"closed_at": now})})

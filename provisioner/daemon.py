@@ -22,6 +22,7 @@ from provisioner.control.case_desk import CaseDesk
 from provisioner.control.certifier import Certifier
 from provisioner.control.engine import EmbeddedEngine
 from provisioner.control.fabric import FabricSessions
+from provisioner.control.isolating import Fabrics, keeper_of, tenancy_of
 from provisioner.control.mender import Mender
 from provisioner.control.observer import Observer
 from provisioner.control.performer import Performer
@@ -39,7 +40,6 @@ from provisioner.execution.host_keys import HostLogin
 from provisioner.execution.identify import Identifier
 from provisioner.execution.os_images import OsImages
 from provisioner.execution.reach import Reach
-from provisioner.execution.tenancy import Tenancy
 from provisioner.execution.validator import Validator
 from provisioner.execution.work import Site
 from provisioner.model.input_error import InputError
@@ -85,6 +85,7 @@ class Parts:
     thresholds: Mapping[str, Limits] = field(default_factory=dict)  # the site's own
     campaigns: CampaignBook | None = None  # None: nothing is upgraded in waves
     cases: CaseBook | None = None  # None: faults are told, and nothing is repaired
+    fabrics: Fabrics | None = None  # None: tenants' networks are made by whoever asks for them
     watch: WatchParts | None = None  # None: released nodes are only looked at by operations
 
     @property
@@ -113,7 +114,8 @@ class Daemon:
         )
         profiles = parts.matrix.nic_profiles
         collector = Collector(self.site, profiles)
-        self.tenancy = Tenancy(self.site, parts.store)
+        self.tenancy = tenancy_of(self.site, parts.store, parts.fabrics)
+        self.keeper = keeper_of(self.site, parts.store, parts.fabrics)
         self.observer = Observer(
             parts.store,
             parts.clock,
@@ -180,6 +182,9 @@ class Daemon:
             self._ticking.append(asyncio.create_task(self.campaigns.run(), name="campaigns"))
         if self.repairs is not None:
             self._ticking.append(asyncio.create_task(self.repairs.run(), name="repairs"))
+        if self.keeper is not None:
+            keeping = self.keeper.run(self.parts.settings.tenant_settle_s)
+            self._ticking.append(asyncio.create_task(keeping, name="tenants"))
         if self.watcher is not None:
             self._ticking.append(asyncio.create_task(self.watcher.run(), name="watcher"))
 

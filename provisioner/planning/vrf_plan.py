@@ -50,6 +50,7 @@ class FabricPlan(Record):
     plan: AddressPlan
     leaves: tuple[LeafPlan, ...]
     unknown: tuple[str, ...] = ()
+    partitions: bool = False  # InfiniBand keeps tenants apart: there need be no leaf
 
     def concerned(self, tenant: Tenant) -> tuple[LeafPlan, ...]:
         """Leaves where the tenant's network must be: of its units, and with its sessions."""
@@ -89,7 +90,8 @@ def fabric(
                     dialect=dialect_of((versions or {}).get(name, "")),
                 )
             )
-    cabled = {p.switch for n in known if n.kind is NodeKind.HOST for p in n.ports}
+    hosts = [n for n in known if n.kind is NodeKind.HOST]
+    cabled = {p.switch for n in hosts for p in n.ports if not p.guid}  # InfiniBand is UFM's
     unknown = tuple(sorted(cabled - {leaf.switch for leaf in found}))
     return FabricPlan(plan=plan, leaves=tuple(found), unknown=unknown)
 

@@ -58,13 +58,15 @@ class VrfIsolation:
             for component in inventory.components if inventory else ():
                 if component.kind == "switch.os" and component.version:
                     versions[node.id] = component.version
-        return fabric(self._plan, nodes, versions)
+        found = fabric(self._plan, nodes, versions)
+        partitions = self._settings.isolation == "infiniband"
+        return found.model_copy(update={"partitions": partitions})
 
     async def delta(self, tenants: Sequence[Tenant], only: Collection[str] = ()) -> FabricDelta:
         """One revision for each leaf that is not as it should be."""
-        if self._settings.fabric_overlay != "l3_evpn":
-            return FabricDelta(blockers=(_without_overlay(),))
         plan = await self.fabric()
+        if self._settings.fabric_overlay != "l3_evpn" and (plan.leaves or not plan.partitions):
+            return FabricDelta(blockers=(_without_overlay(),))
         if plan.unknown:
             return FabricDelta(blockers=tuple(_unplanned(name) for name in plan.unknown))
         staying = [t for t in tenants if t.phase is not Phase.LEAVING]

@@ -238,7 +238,7 @@ def _unsound(tenant: Tenant, others: Sequence[Tenant], fabric: FabricPlan) -> li
         if (pod, unit) not in units:
             detail = f"no leaf of pod {pod}, scalable unit {unit} is known"
             found.append(_no(Reason.NOT_EXPECTED, tenant.name, detail, "Take its leaves in."))
-    if not fabric.concerned(tenant):
+    if not fabric.concerned(tenant) and not (fabric.partitions and not fabric.leaves):
         found.append(_no(Reason.NOT_EXPECTED, tenant.name, "no leaf is known", "Take them in."))
     taken = {t.vrf for t in others} | {tenant.vrf}
     for vrf in tenant.storage:

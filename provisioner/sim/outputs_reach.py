@@ -75,6 +75,8 @@ def _passes(view: HostView, cable: Cable, size: int) -> bool:
         return False
     denied = any(a.startswith("provisioner_deny") for a in _filters(switch, name))
     mtu = switch.planted.links.get(name, {}).get("mtu", MTU)
+    if name in switch.planted.drops:
+        return False
     return not denied and size + OVERHEAD <= mtu
 
 

@@ -37,6 +37,7 @@ class Planted:
     adaptive: Tree = field(default_factory=dict)
     flaps: dict[str, int] = field(default_factory=dict)  # interface -> carrier changes more
     paths: set[tuple[str, str]] = field(default_factory=set)  # packets get from VRF to VRF
+    drops: set[str] = field(default_factory=set)  # interfaces through which nothing gets
     busy: set[str] = field(default_factory=set)  # interfaces that never fall silent
 
 

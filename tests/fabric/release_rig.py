@@ -1,0 +1,186 @@
+"""One node before its release, on simulated leaves with an overlay, tenants, storage and partners.
+
+Everything stands as after weeks of work: a peer in the same tenant, a stranger in another one, a
+node in maintenance that can be asked to try; what is planted is planted in the switch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from leaf_rig import Rig
+
+from provisioner.execution.release_sequence import ReleaseOutcome, Releases
+from provisioner.model.node import Node, Placement, State
+from provisioner.model.release import GateRow
+from provisioner.model.tenant import Outside, Tenant
+from provisioner.sim.switch import Switch
+
+NODE, PEER, STRANGER, CANARY = "su0-n00", "su0-n01", "su0-n02", "su0-n03"
+LEAF, OTHER_LEAF = "leaf-su0-r3", "leaf-su0-r5"
+SERVER = "10.200.0.1"  # a storage server
+ROUTER = "192.0.2.1"  # of the outside, at LEAF
+VNIS = {"RED": "5001", "BLUE": "5002", "MAINT": "5003"}
+SETTINGS = {
+    "release_settle_s": 0.05,  # one look: in memory, routes follow at once
+    "release_confirm_s": 2.0,
+    "switch_apply_limit_s": 30.0,
+    "release_reached": (f"STORE={SERVER}",),
+    "release_never_reached": ("10.250.0.1",),
+    "release_port_acls": ("HOSTS",),
+    "reclaim_idle_s": 5.0,
+}
+RED = Tenant(
+    name="red",
+    vrf="RED",
+    number=0,
+    l3vni=5001,
+    storage=("STORE",),
+    outside=(Outside(switch=LEAF, peer=ROUTER, remote_as=64999),),
+)
+BLUE = Tenant(name="blue", vrf="BLUE", number=1, l3vni=5002)
+
+
+class Bench:
+    """A site, the releases of it, and hands on every switch."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.rig = Rig(nodes=4, **{**SETTINGS, **settings})
+        self.switches = self.rig.site.switches
+        self.releases = Releases(self.rig.effects, self.rig.store, self.rig.tenancy)
+
+    @property
+    def leaf(self) -> Switch:
+        """Where most faults are planted."""
+        return self.switches[LEAF]
+
+    @property
+    def port(self) -> str:
+        """The node's port there."""
+        return next(p.interface for p in self.rig.nodes[NODE].ports if p.switch == LEAF)
+
+    @property
+    def prefix(self) -> str:
+        """The network of that port."""
+        return "172.96.0.0/31"
+
+    @property
+    def mac(self) -> str:
+        """Of the node's card there."""
+        return self.leaf.neighbours[self.port].mac
+
+    async def open(self) -> Bench:
+        """Everybody at their places, without a revision."""
+        await self.rig.open()
+        for machine in self.rig.site.machines.values():
+            machine.host.power, machine.host.phase = "On", "up"
+            machine.host.boot_id = machine.host.boot_id or "boot-1"
+        for name, switch in self.switches.items():
+            if name.startswith("leaf"):
+                _dress(switch)
+        for tenant in (RED, BLUE):
+            await self.rig.store.put_tenant(tenant)
+        for name, vrf, state, tenant in (
+            (NODE, "MAINT", State.CERTIFIED, "red"),
+            (PEER, "RED", State.RELEASED, "red"),
+            (STRANGER, "BLUE", State.RELEASED, "blue"),
+            (CANARY, "MAINT", State.CERTIFIED, ""),
+        ):
+            await self._stand(name, vrf, state, tenant)
+        return self
+
+    async def close(self) -> None:
+        await self.rig.close()
+
+    async def _stand(self, name: str, vrf: str, state: State, tenant: str) -> None:
+        node = self.rig.nodes[name]
+        for port in node.ports:
+            for tree in trees(self.switches[port.switch]):
+                entry = tree["interface"][port.interface]
+                entry["ip"]["vrf"] = vrf
+                entry["acl"] = {"HOSTS": {"inbound": {}, "outbound": {}}}
+        place = Placement.MAINTENANCE if vrf == "MAINT" else Placement.CUSTOMER
+        changes = {"placement": place, "vrf": vrf, "state": state, "tenant": tenant}
+        self.rig.nodes[name] = await self.rig.store.save_node(node.model_copy(update=changes))
+
+    def node(self, name: str = NODE) -> Node:
+        """As the store has it."""
+        return self.rig.nodes[name]
+
+    def when_moved(self, act: Callable[[], None]) -> None:
+        """Do something right after the last leaf has saved its configuration."""
+        last = self.switches["leaf-su0-r7"]
+        noted = last.note
+
+        def note(now: float, kind: str, subject: str, detail: str = "") -> None:
+            noted(now, kind, subject, detail)
+            if kind == "config_saved":
+                act()
+
+        last.note = note  # type: ignore[method-assign]
+
+    def when_probed(self, act: Callable[[], None]) -> None:
+        """Do something when the gate was passed once, and packets were sent."""
+        hosts = self.rig.hosts
+        run = hosts.run
+
+        async def running(*given: Any) -> Any:
+            told = await run(*given)
+            act()
+            return told
+
+        hosts.run = running  # type: ignore[method-assign]
+
+    async def release(self) -> ReleaseOutcome:
+        """The node into RED."""
+        return await self.releases.release(self.node(), "RED")
+
+
+def trees(switch: Switch) -> tuple[dict[str, Any], ...]:
+    """Every tree of a switch, for what stands there from the start."""
+    return switch.applied, switch.startup, switch.operational
+
+
+def _dress(switch: Switch) -> None:
+    for tree in trees(switch):
+        tree["acl"] = {"HOSTS": {"type": "ipv4", "rule": {"10": {"action": {"permit": {}}}}}}
+        tree["vrf"]["STORE"] = {"router": {"bgp": {"enable": "on"}}}
+        for vrf, vni in VNIS.items():
+            target = {f"64512:{vni}": {}}
+            bgp = tree["vrf"][vrf]["router"]["bgp"]
+            bgp["route-import"] = {"from-evpn": {"route-target": dict(target)}}
+            bgp["route-export"] = {"to-evpn": {"route-target": dict(target)}}
+            tree["vrf"][vrf]["evpn"] = {"enable": "on", "vni": {vni: {}}}
+        imports(tree, "RED", "STORE")
+        imports(tree, "STORE", "RED")
+        if switch.name == LEAF:
+            tree["vrf"]["RED"]["router"]["bgp"]["neighbor"] = {ROUTER: {"remote-as": 64999}}
+    switch.servers[SERVER] = "STORE"
+
+
+def imports(tree: dict[str, Any], vrf: str, other: str) -> None:
+    """One VRF takes the routes of another one."""
+    bgp = tree["vrf"][vrf].setdefault("router", {}).setdefault("bgp", {})
+    family = bgp.setdefault("address-family", {}).setdefault("ipv4-unicast", {})
+    listed = family.setdefault("route-import", {}).setdefault("from-vrf", {})
+    listed.setdefault("list", {})[other] = {}
+
+
+def play(scenario: Callable[[Bench], Awaitable[Any]], **settings: Any) -> Any:
+    """Run a scenario on a fresh site."""
+
+    async def main() -> Any:
+        bench = await Bench(**settings).open()
+        try:
+            return await scenario(bench)
+        finally:
+            await bench.close()
+
+    return asyncio.run(main())
+
+
+def bad(outcome: ReleaseOutcome) -> tuple[GateRow, ...]:
+    """Rows that kept the node back."""
+    return tuple(r for r in outcome.rows if r.bad)

@@ -1,0 +1,101 @@
+"""The gate of a release passes what is well, and names each fault that is planted in a switch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from release_faults import FAULTS
+from release_rig import LEAF, OTHER_LEAF, Bench, bad, play
+
+from provisioner.model.release import GateCheck, Verdict
+from provisioner.planning.release_gate import blockers
+
+
+def test_a_release_without_a_fault_passes_every_row() -> None:
+    outcome = play(lambda b: b.release())
+
+    assert outcome.blockers == ()
+    assert {r.check for r in outcome.rows if r.verdict is Verdict.PASS} == set(GateCheck)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_the_gate_catches(fault: str) -> None:
+    plant, check = FAULTS[fault]
+
+    async def scenario(bench: Bench) -> Any:
+        plant(bench)
+        return await bench.release()
+
+    outcome = play(scenario)
+
+    named = {(r.check.value, r.verdict.value) for r in bad(outcome)}
+    assert (check, "fail") in named
+    assert outcome.blockers == blockers(outcome.rows)
+    at_leaf = LEAF if check != "remote_route" else OTHER_LEAF
+    mine = [r for r in bad(outcome) if r.check.value == check]
+    assert any(at_leaf in r.subject or "172.96.0" in r.subject + r.seen for r in mine)
+
+
+def test_there_are_at_least_twenty_five_planted_faults_and_they_cover_every_row() -> None:
+    assert len(FAULTS) >= 25
+    # that it stands is what all the others say when they are judged again
+    assert {check for _, check in FAULTS.values()} == {c.value for c in GateCheck} - {"stands"}
+
+
+def test_a_host_that_cannot_be_asked_is_no_proof_of_silence() -> None:
+    async def scenario(bench: Bench) -> Any:
+        bench.rig.site.machines["su0-n00"].host.phase = "off"
+        return await bench.release()
+
+    outcome = play(scenario)
+
+    probes = [r for r in bad(outcome) if r.check.value in ("reaches", "shut_out")]
+    assert probes
+    assert {r.verdict for r in probes} == {Verdict.UNKNOWN}
+
+
+def test_a_leaf_that_falls_silent_is_unknown_and_that_is_a_no() -> None:
+    async def scenario(bench: Bench) -> Any:
+        def silent() -> None:
+            bench.rig.site.nvue[LEAF].reachable = lambda: False
+
+        bench.when_probed(silent)
+        return await bench.release()
+
+    outcome = play(scenario)
+
+    assert {(r.subject, r.verdict) for r in bad(outcome)} == {(LEAF, Verdict.UNKNOWN)}
+    assert outcome.blockers
+
+
+def test_what_takes_a_moment_to_follow_is_waited_for() -> None:
+    async def scenario(bench: Bench) -> Any:
+        bench.leaf.leaks[bench.prefix] = "MAINT"
+        later = bench.rig.clock.now() + 60.0
+        bench.rig.site.schedule.at(later, lambda _at: bench.leaf.leaks.clear())
+        return await bench.release()
+
+    assert play(scenario, release_settle_s=60.0).blockers == ()
+
+
+@pytest.mark.parametrize(("state", "fault"), [("invalid", "apply_fails"), ("stuck", "apply_hangs")])
+def test_a_revision_that_does_not_become_applied_ends_the_release(state: str, fault: str) -> None:
+    async def scenario(bench: Bench) -> Any:
+        bench.leaf.faults.add(fault)
+        return await bench.release()
+
+    outcome = play(scenario, switch_apply_limit_s=10.0)
+
+    assert [b.reason.value for b in outcome.blockers] == ["switch_refused"], state
+    assert outcome.rows == ()
+
+
+def test_a_configuration_that_is_not_kept_ends_the_release() -> None:
+    async def scenario(bench: Bench) -> Any:
+        bench.leaf.faults.add("save_lost")
+        return await bench.release()
+
+    outcome = play(scenario, switch_apply_limit_s=10.0)
+
+    assert "startup differs from applied" in outcome.blockers[0].detail

@@ -1,0 +1,56 @@
+"""Options that name a site's fabrics: the address plan, and UFM where there is InfiniBand."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from provisioner.cli.checked_options import checked_pin, checked_url
+from provisioner.model.input_error import InputError
+from provisioner.opening import read_text
+from provisioner.planning import address_plan
+from provisioner.planning.address_plan import AddressPlan
+from provisioner.ports import Secret
+from provisioner.settings import Settings
+from provisioner.tenants_opening import FabricAccess
+from provisioner.ufm import UfmAddress
+
+UFM_SECRET = "PROVISIONER_UFM_SECRET"  # noqa: S105 (the name of the variable)
+
+PlanFile = Annotated[Path | None, typer.Option("--plan", help="The site's address plan.")]
+UfmUrl = Annotated[str, typer.Option("--ufm", help="UFM, for InfiniBand: https://HOST.")]
+UfmUser = Annotated[str, typer.Option(help=f"Its user; none: {UFM_SECRET} is a token.")]
+UfmPin = Annotated[str, typer.Option(help="SHA-256 of its certificate.")]
+Limited = Annotated[
+    bool, typer.Option(help="The default InfiniBand partition's membership is limited: I know.")
+]
+
+
+def fabric_access(
+    plan: Path | None,
+    settings: Settings,
+    ca_file: Path | None,
+    *,
+    ufm: str = "",
+    ufm_user: str = "",
+    ufm_pin: str = "",
+    default_limited: bool = False,
+) -> FabricAccess:
+    """What the options say together. Raises InputError."""
+    chosen = AddressPlan() if plan is None else address_plan.parse(str(plan), read_text(plan))
+    access = FabricAccess(chosen, settings, ca_file)
+    if not ufm:
+        if settings.isolation == "infiniband":
+            problem = "partitions isolate here, and no UFM is named"
+            raise InputError("--ufm", "isolation", problem, "Name it: --ufm https://HOST.")
+        return access
+    if not os.environ.get(UFM_SECRET):
+        remedy = f"Run: export {UFM_SECRET}=..."
+        raise InputError("--ufm", UFM_SECRET, "it is not set or empty", remedy)
+    secret, pin = Secret(os.environ[UFM_SECRET]), checked_pin(ufm_pin, insecure=False)
+    address = UfmAddress(checked_url("--ufm", ufm), ufm_user, secret, pin)
+    return replace(access, ufm=address, default_limited=default_limited)

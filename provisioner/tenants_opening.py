@@ -7,8 +7,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from provisioner.control.isolating import Fabrics
 from provisioner.control.tenant_keeper import TenantKeeper
 from provisioner.execution.reach import Reach
+from provisioner.execution.tenant_sessions import TenantSessions
 from provisioner.execution.vrf_fabric import VrfIsolation
 from provisioner.nvue import NvueTransport
 from provisioner.planning.address_plan import AddressPlan
@@ -30,21 +32,38 @@ class FabricAccess:
 
 
 @asynccontextmanager
+async def open_fabrics(access: FabricAccess) -> AsyncIterator[Fabrics]:
+    """The fabrics of a daemon; the connection to UFM is closed at the end."""
+    if access.ufm is None:
+        yield Fabrics(access.plan)
+        return
+    transport = UfmTransport(access.ufm, access.ca_file)
+    partitions = UfmIsolation(transport, default_limited=access.default_limited)
+    try:
+        yield Fabrics(access.plan, partitions)
+    finally:
+        await partitions.close()
+
+
+@asynccontextmanager
 async def open_keeper(
     store: Store, credentials: Credentials, clock: Clock, access: FabricAccess
 ) -> AsyncIterator[TenantKeeper]:
-    """A keeper of all tenants; its connections are closed at the end."""
+    """A keeper of all tenants beside a daemon; its connections are closed at the end.
+
+    Leaves that run SONiC are the daemon's: it has the key that they are logged in to by.
+    """
     switches = NvueTransport(ca_file=access.ca_file)
     reach = Reach(RedfishTransport(), switches, credentials)  # it is asked for switches only
     vrfs = VrfIsolation(store, access.plan, reach, clock, access.settings)
-    isolations: list[Isolation] = [vrfs]
-    if access.ufm is not None:
-        transport = UfmTransport(access.ufm, access.ca_file)
-        isolations.append(UfmIsolation(transport, default_limited=access.default_limited))
-    keeper = TenantKeeper(store, clock, isolations, vrfs.fabric)
-    try:
-        yield keeper
-    finally:
-        await keeper.close()
-        await reach.transport.close()
-        await switches.close()
+    sessions = TenantSessions(store, reach, clock, access.settings)
+    async with open_fabrics(access) as fabrics:
+        isolations: list[Isolation] = [vrfs]
+        if fabrics.partitions is not None:
+            isolations.append(fabrics.partitions)
+        try:
+            yield TenantKeeper(store, clock, isolations, vrfs.fabric, sessions.missing)
+        finally:
+            await vrfs.close()
+            await reach.transport.close()
+            await switches.close()

@@ -16,6 +16,14 @@ import typer
 from provisioner.agents_opening import AgentDoor, ServedAgents, serve_agents, simulated
 from provisioner.cli.alert_sources import read_senders
 from provisioner.cli.checked_options import check_ca, check_directory, check_file
+from provisioner.cli.fabric_options import (
+    Limited,
+    PlanFile,
+    UfmPin,
+    UfmUrl,
+    UfmUser,
+    fabric_access,
+)
 from provisioner.cli.matrix_files import read_matrix
 from provisioner.daemon import Daemon, Parts, serve_artifacts
 from provisioner.event_intake import open_watch
@@ -35,7 +43,10 @@ from provisioner.settings import Settings
 from provisioner.simulated_runner import SimulatedRunner
 from provisioner.store.campaign_rows import CampaignRows
 from provisioner.store.case_rows import CaseRows
+from provisioner.sonic import SonicTransport
 from provisioner.store.data_directory import lock_data_directory
+from provisioner.switch_routing import RoutedSwitches
+from provisioner.tenants_opening import open_fabrics
 from provisioner.wall_clock import WallClock
 
 log = logging.getLogger(__name__)
@@ -72,6 +83,11 @@ def serve(
     known_hosts: Annotated[Path | None, typer.Option(help="Host keys we trust.")] = None,
     ca_file: CaFile = None,
     thresholds: Thresholds = None,
+    plan: PlanFile = None,
+    ufm: UfmUrl = "",
+    ufm_user: UfmUser = "",
+    ufm_pin: UfmPin = "",
+    default_limited: Limited = False,
     events_url: EventsUrl = "",
     alert_sources: AlertSources = None,
     simulator: Simulator = None,
@@ -89,6 +105,15 @@ def serve(
     door = AgentDoor(agent_host, agent_port, agent_url)
     remote = _checked_remote(ssh_user, ssh_key, known_hosts)
     login = login_of(ssh_user, ssh_key)
+    access = fabric_access(
+        plan,
+        chosen,
+        ca_file,
+        ufm=ufm,
+        ufm_user=ufm_user,
+        ufm_pin=ufm_pin,
+        default_limited=default_limited,
+    )
     senders = read_senders(alert_sources)
 
     async def run() -> None:
@@ -101,6 +126,7 @@ def serve(
                 serve_artifacts(artifacts, artifact_host, artifact_port) as files,
                 _agents(site, door, data, opened, clock, chosen, files) as served,
                 _hosts(site, playbooks, data, remote, opened, clock, chosen) as hosts,
+                open_fabrics(access) as fabrics,
                 open_watch(events_url, senders, data, opened.store, clock, streams) as watch,
             ):
                 parts = Parts(
@@ -109,7 +135,8 @@ def serve(
                     clock=clock,
                     settings=chosen,
                     transport=transport,
-                    switches=switches,
+                    switches=RoutedSwitches(switches, SonicTransport(hosts.shell)),
+                    fabrics=fabrics,
                     runner=hosts.runner,
                     shell=hosts.shell,
                     agents=served.agents,

@@ -17,7 +17,6 @@ from provisioner.model.campaign import (
     Campaign,
     CampaignState,
     NodeProgress,
-    Progress,
 )
 from provisioner.model.campaign_policy import Policy
 from provisioner.model.campaign_row import CampaignRow
@@ -25,7 +24,7 @@ from provisioner.model.input_error import InputError
 from provisioner.model.matrix import Matrix
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning import waves
-from provisioner.planning.campaign_moves import rolled_back
+from provisioner.planning.campaign_moves import leave, once_more, put_off, rolled_back
 from provisioner.planning.campaign_refusals import not_now, refusal, unconfirmed, unfit
 from provisioner.ports import Clock, StaleWrite, Store
 from provisioner.ports.campaigns import CampaignBook
@@ -182,28 +181,17 @@ class CampaignRequests:
     async def defer(self, campaign_id: str, node: str, until: float, by: str = "") -> Answer:
         """A tenant puts one node's upgrade off, within the policy's limit."""
         campaign = await self.known(campaign_id)
-        limit_s = campaign.policy.tenants.deferral_max_s
-
-        def put_off(p: NodeProgress) -> NodeProgress | str:
-            if p.state not in (Progress.PENDING, Progress.NOTIFIED, Progress.DEFERRED):
-                return f"it is {p.state}"
-            first = p.notified_at or self._clock.now()
-            if until > first + limit_s:
-                return f"a deferral ends {limit_s / 86400:g} days after the notice at the latest"
-            return p.model_copy(update={"state": Progress.DEFERRED, "deferred_until": until})
-
-        return await self._change_node(campaign, node, put_off, by)
+        most_s, now = campaign.policy.tenants.deferral_max_s, self._clock.now()
+        return await self._change_node(campaign, node, lambda p: put_off(p, until, most_s, now), by)
 
     async def skip(self, campaign_id: str, node: str, reason: str, by: str = "") -> Answer:
         """Leave one node as it is."""
         campaign = await self.known(campaign_id)
+        return await self._change_node(campaign, node, lambda p: leave(p, reason), by)
 
-        def leave(p: NodeProgress) -> NodeProgress | str:
-            if p.state in SETTLED or p.state is Progress.ADMITTED:
-                return f"it is {p.state}"
-            return p.model_copy(update={"state": Progress.SKIPPED, "reason": reason})
-
-        return await self._change_node(campaign, node, leave, by)
+    async def again(self, campaign_id: str, node: str, by: str = "") -> Answer:
+        """Try a node once more that failed or was skipped."""
+        return await self._change_node(await self.known(campaign_id), node, once_more, by)
 
     async def accept(self, campaign_id: str, metric: str, by: str = "") -> Answer:
         """Go on although this metric got worse: a person says that it may."""

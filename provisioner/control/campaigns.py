@@ -26,6 +26,7 @@ from provisioner.model.cohort import Sample
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.campaign_moves import admitted, displaced, observed
+from provisioner.planning.campaign_progress import after
 from provisioner.planning.regression import RegressionPolicy, wave_verdict
 from provisioner.planning.rollout import decide
 from provisioner.ports import Clock, StaleWrite, Store
@@ -165,7 +166,9 @@ class Campaigns:
         now: float,
     ) -> None:
         notices = _notices(campaign, decision, now)
-        changed = _written(decision, rows, now)
+        written = after(decision, {name: row.progress for name, row in rows.items()}, now)
+        begins = {a.node for a in decision.admit}
+        changed = [_with(rows[n], p) for n, p in written.items() if n not in begins]
         if changed or notices:
             await self._book.put_rows(campaign, changed, now, notices)
         if decision.stop:
@@ -173,9 +176,9 @@ class Campaigns:
             await self._end(campaign, CampaignState.STOPPED, reason, now)
             return
         assert campaign.state in _RUNS or not (decision.admit or decision.finished)
-        latest = {**rows, **{r.node: r for r in changed}}
         for admit in decision.admit:
-            await self._admit(campaign, admit, latest[admit.node], nodes, now)
+            begun = _with(rows[admit.node], written[admit.node])
+            await self._admit(campaign, admit, begun, nodes, now)
         if decision.finished and not decision.admit:
             back = campaign.going_back
             state = CampaignState.ABORTED if back else CampaignState.DONE
@@ -204,17 +207,7 @@ class Campaigns:
             if isinstance(moved, Blocker):
                 log.info("%s is not admitted: %s", admit.node, moved)
                 return  # its row changed since the decision; the next turn decides anew
-            progress = row.progress.model_copy(
-                update={
-                    "state": Progress.ADMITTED,
-                    "admitted_at": now,
-                    "finished_at": 0.0,
-                    "reason": "",
-                    "retire": admit.retire,
-                }
-            )
-            begun = row.model_copy(update={"progress": progress})
-            await self._book.admit(campaign, begun, moved, why, now)
+            await self._book.admit(campaign, row, moved, why, now)
         except StaleWrite as error:
             log.info("%s is not admitted: %s; the next turn decides anew", admit.node, error)
 
@@ -251,25 +244,5 @@ def _notices(campaign: Campaign, decision: Decision, now: float) -> tuple[Notice
     )
 
 
-def _written(
-    decision: Decision, rows: Mapping[str, CampaignRow], now: float
-) -> tuple[CampaignRow, ...]:
-    """What a decision says of nodes that do not begin now."""
-    changed: dict[str, NodeProgress] = {}
-    for notice in decision.notices:
-        old = changed.get(notice.node) or rows[notice.node].progress
-        told = {
-            "state": Progress.NOTIFIED,
-            "notified_at": now,
-            "earliest_at": max(notice.earliest_at, old.earliest_at),
-        }
-        changed[notice.node] = old.model_copy(update=told)
-    for name in decision.done:
-        changed[name] = rows[name].progress.model_copy(update={"state": Progress.DONE})
-    for name, why in decision.fail.items():
-        failed = {"state": Progress.FAILED, "reason": why}
-        changed[name] = rows[name].progress.model_copy(update=failed)
-    for name, why in decision.skip.items():
-        skipped = {"state": Progress.SKIPPED, "reason": why}
-        changed[name] = rows[name].progress.model_copy(update=skipped)
-    return tuple(rows[n].model_copy(update={"progress": p}) for n, p in changed.items())
+def _with(row: CampaignRow, progress: NodeProgress) -> CampaignRow:
+    return row.model_copy(update={"progress": progress})

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from provisioner.model.campaign import NodeProgress, Progress
+from provisioner.model.campaign import SETTLED, NodeProgress, Progress
 from provisioner.model.campaign_row import CampaignRow, PinScope, ReleasePin
 from provisioner.model.node import Node, NodeKind, Placement, State
 from provisioner.model.outcome import Blocker, Reason
+from provisioner.planning.campaign_progress import again
 from provisioner.planning.journey import may_enter
 from provisioner.planning.requests import reclaim
 
+DAY_S = 86_400
 IN_SERVICE = frozenset({State.CERTIFIED, State.RELEASED})
 LOST = frozenset({State.QUARANTINED, State.REPAIRING, State.RETIRED})
 
@@ -101,6 +103,29 @@ def rolled_back(rows: Sequence[CampaignRow]) -> tuple[CampaignRow, ...]:
         elif p.state is not Progress.SKIPPED:
             result.append(_with(row, p, state=Progress.SKIPPED, reason="it was never moved"))
     return tuple(result)
+
+
+def put_off(p: NodeProgress, until: float, most_s: float, now: float) -> NodeProgress | str:
+    """A tenant's deferral, or why it is not possible."""
+    if p.state not in (Progress.PENDING, Progress.NOTIFIED, Progress.DEFERRED):
+        return f"it is {p.state}"
+    if until <= now:
+        return "that time is over already"
+    if until > (p.notified_at or now) + most_s:
+        return f"a deferral ends {most_s / DAY_S:g} days after the notice at the latest"
+    return p.model_copy(update={"state": Progress.DEFERRED, "deferred_until": until})
+
+
+def leave(p: NodeProgress, reason: str) -> NodeProgress | str:
+    """A node that stays as it is by a person's word, or why that is not possible any more."""
+    if p.state in SETTLED or p.state is Progress.ADMITTED:
+        return f"it is {p.state}"
+    return p.model_copy(update={"state": Progress.SKIPPED, "reason": reason})
+
+
+def once_more(p: NodeProgress) -> NodeProgress | str:
+    """A failed or skipped node that is tried again."""
+    return again(p) if p.state in (Progress.FAILED, Progress.SKIPPED) else f"it is {p.state}"
 
 
 def pin_of(node: Node, pins: Sequence[ReleasePin], now: float) -> ReleasePin | None:

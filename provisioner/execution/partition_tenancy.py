@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from provisioner.execution.tenancy import MoveOutcome, Tenancy
+from provisioner.model.leaf_state import LeafState
 from provisioner.model.location import Port
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.tenant import MAINTENANCE_VRF, PortPlacement
@@ -42,14 +43,31 @@ class PartitionTenancy(Tenancy):
             return where
         return (*found, *_placements(guids, where))
 
-    async def move(self, ports: Sequence[Port], vrf: str) -> MoveOutcome:
+    async def look(self, ports: Sequence[Port]) -> dict[str, LeafState] | Blocker:
+        """What the leaves of the Ethernet ports say; UFM has no such gate."""
+        return await self._leaves_only.look(_parted(ports)[0])
+
+    async def deny(self, ports: Sequence[Port], vrf: str) -> tuple[Blocker, ...]:
+        """Let nothing through the Ethernet ports; a partition is left at once, and needs none."""
+        return await self._leaves_only.deny(_parted(ports)[0], vrf)
+
+    async def quiet(self, ports: Sequence[Port], limit_s: float) -> bool:
+        """Wait until nothing goes out of the Ethernet ports."""
+        return await self._leaves_only.quiet(_parted(ports)[0], limit_s)
+
+    async def move(
+        self, ports: Sequence[Port], vrf: str, *, look_for_leaks: bool = True
+    ) -> MoveOutcome:
         """Bring exactly these ports into `vrf` and out of every other network, and prove it."""
         assert vrf
         plain, guids = _parted(ports)
         if not guids:
             return MoveOutcome(blockers=(_no_guid(),))
         homeward = vrf == MAINTENANCE_VRF
-        moved = await self._leaves_only.move(plain, vrf) if plain else MoveOutcome(persisted=True)
+        moved = MoveOutcome(persisted=True)
+        if plain:
+            leaks = look_for_leaks
+            moved = await self._leaves_only.move(plain, vrf, look_for_leaks=leaks)
         if moved.blockers and not homeward:
             return moved
         tenants = await self._rows.tenants()

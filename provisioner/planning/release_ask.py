@@ -40,6 +40,7 @@ class GateAsk:
     peers: frozenset[tuple[str, str]] | None = None  # (leaf, peer); None: those configured
     defaults: frozenset[str] = frozenset()  # default routes that a session may bring
     storage_of: tuple[tuple[str, str], ...] = ()  # (other tenant's VRF, storage VRF) allowed
+    guids: tuple[Port, ...] = ()  # InfiniBand ports, whose partitions are judged instead
 
     @property
     def prefixes(self) -> frozenset[str]:
@@ -63,17 +64,22 @@ def ask_of(
     """What a node's release into a VRF asks, from what is known of its tenant."""
     known = list(tenants)
     tenant = next((t for t in known if t.vrf == vrf), None)
-    given = GateAsk(node=node.id, ports=node.ports, vrf=vrf, mtu=mtu, acls=frozenset(acls))
+    leaves = tuple(p for p in node.ports if not p.guid)
+    guids = tuple(p for p in node.ports if p.guid)
+    given = GateAsk(
+        node=node.id, ports=leaves, vrf=vrf, mtu=mtu, acls=frozenset(acls), guids=guids
+    )
     if tenant is None:
         return given
     exact = tenant.number is not None
     peers = frozenset((o.switch, o.peer) for o in tenant.outside)
     return GateAsk(
         node=node.id,
-        ports=node.ports,
+        ports=leaves,
         vrf=vrf,
         mtu=mtu,
         acls=given.acls,
+        guids=guids,
         storage=frozenset(tenant.storage),
         exact=exact,
         vni=str(tenant.l3vni) if tenant.l3vni else "",

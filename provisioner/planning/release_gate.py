@@ -38,7 +38,7 @@ def judge(ask: GateAsk, before: Before, after: Looks) -> tuple[GateRow, ...]:
             continue
         rows += _leaf(ask, after[switch], before.get(switch))
         rows += release_gate_routes.judge(ask, after[switch], before.get(switch))
-    if not ask.ports:
+    if not ask.ports and not ask.guids:
         rows.append(row(GateCheck.PORT_VRF, ask.node, "the node has no port"))
     return tuple(rows)
 

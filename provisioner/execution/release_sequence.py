@@ -120,7 +120,7 @@ class Releases:
             )
             return _Judged((row,))
         rows = release_gate.judge(ask, {r.switch: r for r in before}, seen)
-        return _Judged(rows, seen)
+        return _Judged((*rows, *await self._tenancy.partitions(ask.guids, ask.vrf)), seen)
 
     async def reclaim(self, node: Node) -> MoveOutcome:
         """Out of a customer's VRF: denied first, moved when it is quiet, or after a while.

@@ -20,6 +20,7 @@ from provisioner.execution.work import Site
 from provisioner.model.leaf_state import LeafState
 from provisioner.model.location import Port
 from provisioner.model.outcome import Blocker, Reason
+from provisioner.model.release import GateCheck, GateRow, Verdict
 from provisioner.model.tenant import MAINTENANCE_VRF, PortPlacement
 from provisioner.planning.port_isolation import leak, leaks, misplaced, prefixes_of
 from provisioner.ports import Store, SwitchAddress
@@ -78,6 +79,13 @@ class Tenancy:
                 return seen
             found[switch] = seen
         return found
+
+    async def partitions(self, ports: Sequence[Port], vrf: str) -> tuple[GateRow, ...]:
+        """The gate's rows of InfiniBand ports; leaves have none, so that they are unknown here."""
+        return tuple(
+            GateRow(check=GateCheck.PORT_VRF, subject=port.guid, verdict=Verdict.UNKNOWN)
+            for port in ports
+        )
 
     async def deny(self, ports: Sequence[Port], vrf: str) -> tuple[Blocker, ...]:
         """Let nothing through these ports, which stay in `vrf`; () if every leaf says so."""

@@ -14,6 +14,7 @@ from provisioner.execution.tenancy import MoveOutcome, Tenancy
 from provisioner.model.leaf_state import LeafState
 from provisioner.model.location import Port
 from provisioner.model.outcome import Blocker, Reason
+from provisioner.model.release import GateCheck, GateRow, Verdict
 from provisioner.model.tenant import MAINTENANCE_VRF, PortPlacement
 from provisioner.planning.port_isolation import misplaced
 from provisioner.ports import Isolation, Member, Store
@@ -23,6 +24,7 @@ class PartitionTenancy(Tenancy):
     """As `Tenancy`, which keeps the ports on Ethernet leaves."""
 
     def __init__(self, leaves: Tenancy, partitions: Isolation, store: Store) -> None:
+        super().__init__(leaves.site, store)
         self._leaves_only = leaves
         self._partitions = partitions
         self._rows = store
@@ -46,6 +48,24 @@ class PartitionTenancy(Tenancy):
     async def look(self, ports: Sequence[Port]) -> dict[str, LeafState] | Blocker:
         """What the leaves of the Ethernet ports say; UFM has no such gate."""
         return await self._leaves_only.look(_parted(ports)[0])
+
+    async def partitions(self, ports: Sequence[Port], vrf: str) -> tuple[GateRow, ...]:
+        """Each port in the tenant's partition, and in no other one, as UFM lists it now."""
+        if not ports:
+            return ()
+        members = {p: Member("", p.guid) for p in ports}
+        where = await self._partitions.where(list(members.values()), await self._rows.tenants())
+        if isinstance(where, Blocker):
+            words = where.detail[:300]
+            return tuple(_row(GateCheck.PORT_VRF, p, Verdict.UNKNOWN, words) for p in ports)
+        rows = []
+        for port, member in members.items():
+            others = sorted(where[member] - {vrf})
+            inside = Verdict.PASS if vrf in where[member] else Verdict.FAIL
+            alone = Verdict.FAIL if others else Verdict.PASS
+            rows.append(_row(GateCheck.PORT_VRF, port, inside, f"the partition of {vrf}"))
+            rows.append(_row(GateCheck.ONE_VRF, port, alone, " and ".join(others)[:300]))
+        return tuple(rows)
 
     async def deny(self, ports: Sequence[Port], vrf: str) -> tuple[Blocker, ...]:
         """Let nothing through the Ethernet ports; a partition is left at once, and needs none."""
@@ -101,6 +121,10 @@ def _placements(
         for port, member in guids.items()
         for name in sorted(where[member]) or [""]
     ]
+
+
+def _row(check: GateCheck, port: Port, verdict: Verdict, seen: str) -> GateRow:
+    return GateRow(check=check, subject=port.guid, verdict=verdict, seen=seen)
 
 
 def _no_guid() -> Blocker:

@@ -27,6 +27,7 @@ from provisioner.control.mender import Mender
 from provisioner.control.observer import Observer
 from provisioner.control.performer import Performer
 from provisioner.control.reconciler import Reconciler
+from provisioner.control.release_watch import ReleaseWatch
 from provisioner.control.repairs import Repairs
 from provisioner.control.scheduler import Scheduler
 from provisioner.control.watcher import Watcher, WatchParts
@@ -161,6 +162,14 @@ class Daemon:
             self.engine.submit,
             None if self.watcher is None else self.watcher.keeper.held,
         )
+        self.release_watch = ReleaseWatch(
+            parts.store,
+            parts.clock,
+            parts.settings,
+            self.tenancy,
+            self.engine.submit,
+            None if self.watcher is None else self.watcher.keeper,
+        )
         tests = FabricTests(self.site, parts.store, parts.matrix, parts.thresholds)
         self.fabric = FabricSessions(parts.store, parts.clock, parts.settings, tests)
         self.campaigns = (
@@ -177,6 +186,7 @@ class Daemon:
         self._ticking = [
             asyncio.create_task(self.scheduler.run(), name="scheduler"),
             asyncio.create_task(self.fabric.run(), name="fabric sessions"),
+            asyncio.create_task(self.release_watch.run(), name="release watch"),
         ]
         if self.campaigns is not None:
             self._ticking.append(asyncio.create_task(self.campaigns.run(), name="campaigns"))

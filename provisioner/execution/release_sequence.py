@@ -97,6 +97,10 @@ class Releases:
         judged = await self.judge(await self.ask(node, vrf), tuple(baseline))
         return judged.rows
 
+    def blockers(self, rows: Sequence[GateRow]) -> tuple[Blocker, ...]:
+        """The bad ones among these rows, as what keeps a node from its tenant."""
+        return release_gate.blockers(rows)
+
     async def ask(self, node: Node, vrf: str) -> GateAsk:
         """What is asked of a node's ports in a VRF, from what is known of its tenant now."""
         settings = self._site.settings
@@ -127,9 +131,13 @@ class Releases:
 
         A leaf that takes no filter is moved all the same: the move is the better fence.
         """
-        denied = await self._tenancy.deny(node.ports, node.vrf)
-        if not denied:
-            await self._tenancy.quiet(node.ports, self._site.settings.reclaim_idle_s)
+        placed = await self._tenancy.read(node.ports)
+        if not isinstance(placed, Blocker):
+            # a successor of somebody who was cut short finds some of them moved already
+            there = {(p.switch, p.interface) for p in placed if p.vrf == node.vrf}
+            left = [p for p in node.ports if (p.switch, p.interface) in there]
+            if left and not await self._tenancy.deny(left, node.vrf):
+                await self._tenancy.quiet(left, self._site.settings.reclaim_idle_s)
         return await self._tenancy.move(node.ports, MAINTENANCE_VRF)
 
     async def _settled(

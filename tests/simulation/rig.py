@@ -18,6 +18,7 @@ from urllib.parse import parse_qsl, urlsplit
 from memory_hosts import MemoryRunner, MemoryShell, Runs
 from virtual_time import VirtualClock
 
+from provisioner.control.isolating import Fabrics
 from provisioner.daemon import Daemon, Parts
 from provisioner.demo_site import ARTIFACTS, DemoFiles, prepare
 from provisioner.execution.artifacts import Artifacts
@@ -202,6 +203,7 @@ class World:
         self.files: DemoFiles = prepare(directory, self.site.expected(), nodes)
         self.store = open_store(":memory:", inline=True)
         self.daemon: Daemon | None = None
+        self.fabrics: Fabrics | None = None
         self.runs: Runs = {}
 
     async def take_in(self) -> None:
@@ -249,6 +251,7 @@ class World:
                 matrix=read_matrix([MATRIX, self.files.overlay]),
                 signer=await open_signer(self.store, key, self.clock.now()),
                 campaigns=CampaignRows(self.store),
+                fabrics=self.fabrics,
                 os_images=OsImages(artifacts, self.files.artifacts / "raw", "https://images.test"),
                 login=HostLogin("provisioner", "ssh-ed25519 AAAA provisioner"),
             )

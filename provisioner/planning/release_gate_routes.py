@@ -81,12 +81,15 @@ def own_networks(ask: GateAsk, leaf: LeafState) -> frozenset[str]:
 def _remainder(ask: GateAsk, leaf: LeafState) -> str:
     """A route to the node, or to a part of one of its links, in any VRF but its own.
 
-    A shorter prefix is none: a unit's summary stands in the maintenance VRF by design.
+    A shorter prefix is none: a unit's summary stands in the maintenance VRF by design. Nor is what
+    a storage VRF of its tenant took in from the tenant's: without it storage could not answer.
     """
     mine = [net(p) for p in own_networks(ask, leaf)]
     lengths = min((m.prefixlen for m in mine), default=0)
     for vrf in sorted(set(leaf.vrfs) - {ask.vrf}):
         for route in leaf.vrfs[vrf].routes:
+            if vrf in ask.storage and route.via == (ask.vrf,):
+                continue
             network = net(route.prefix)
             if network.prefixlen >= lengths and any(_covers(m, network) for m in mine):
                 return f"{vrf} has a route to {route.prefix} ({route.protocol or 'unknown'})"

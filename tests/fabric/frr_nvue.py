@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 import base64
 import copy
+import hashlib
 import json
+import ssl
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -21,7 +23,7 @@ from frr_reading import Reader
 from frr_rendering import at
 from frr_switch import FrrSwitch
 
-from provisioner.sim.serve_tls import server_context
+from provisioner.sim.serve_tls import certificate
 
 PREFIX = "/nvue_v1"
 USER, PASSWORD = "provisioner", "not-the-factory's"
@@ -52,7 +54,7 @@ class Nvue:
         self.requests: list[tuple[str, str]] = []
         self.lose: Callable[[str, str], bool] = lambda _method, _path: False
         self.before_apply: Callable[[], None] = lambda: None
-        self.url = ""
+        self.url = self.pin = ""
         self._reader = Reader(switch)
         self._lock = threading.Lock()  # one hand on the switch at a time
         self._loop = asyncio.new_event_loop()
@@ -88,9 +90,8 @@ class Nvue:
             app.router.add_route("*", "/{path:.*}", self._handle)
             runner = web.AppRunner(app, access_log=None)
             await runner.setup()
-            site = web.TCPSite(
-                runner, "127.0.0.1", 0, ssl_context=server_context(self.switch.name, "127.0.0.1")
-            )
+            context, self.pin = _secured(self.switch)
+            site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context)
             await site.start()
             self.url = f"https://127.0.0.1:{runner.addresses[0][1]}"
             self._ready.set()
@@ -129,7 +130,7 @@ class Nvue:
                 return _json({name: r.shown() for name, r in self.revisions.items()})
             case "GET", ("revision", name) if name in self.revisions:
                 return _json(self.revisions[name].shown())
-            case "GET", _ if rev == "operational" or parts == ("system", "health"):
+            case "GET", _ if rev == "operational" or parts[:1] == ("system",):
                 seen = await asyncio.to_thread(self._operational, parts, query.get("view", ""))
                 return _problem(404, "Not Found", "/".join(parts)) if seen is None else _json(seen)
             case "GET", _:
@@ -240,6 +241,16 @@ def _merge(tree: Tree, more: Tree) -> None:
 def _authorized(header: str) -> bool:
     wanted = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
     return header == f"Basic {wanted}"
+
+
+def _secured(switch: FrrSwitch) -> tuple[ssl.SSLContext, str]:
+    """A certificate of its own, and its fingerprint as one pins it."""
+    cert, key = certificate(switch.name, "127.0.0.1")
+    file = switch.folder / "api.pem"
+    file.write_bytes(key + cert)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(file)
+    return context, hashlib.sha256(ssl.PEM_cert_to_DER_cert(cert.decode())).hexdigest()
 
 
 def _json(document: Any, status: int = 200) -> web.Response:

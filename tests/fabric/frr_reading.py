@@ -16,6 +16,7 @@ from frr_rendering import DEFAULT, PLUMBING, cables, joint_address
 from frr_switch import FrrSwitch
 
 Tree = dict[str, Any]
+IMAGE = "5.12.1.100"  # what it calls itself; there is no ASIC
 _PLUMBING = ipaddress.ip_network(PLUMBING)
 
 
@@ -50,6 +51,10 @@ class Reader:
                 asked = self._switch.show("bgpd", "show running-config")
                 shut = "\nbgp graceful-shutdown" in asked
                 return {"enable": "on", "graceful-shutdown": "on" if shut else "off"}
+            case ("system", "image"):
+                return {"current": "1", "next": "1", "partition1": {"build-id": IMAGE}}
+            case ("platform", "firmware"):
+                return {"ASIC": {"actual-firmware": "none"}}
             case ("system", "health"):
                 dead = [d for d in ("zebra", "bgpd", "staticd") if not self._switch.running(d)]
                 issues = {name: {"issue": "not running"} for name in dead}

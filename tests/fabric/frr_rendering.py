@@ -163,7 +163,8 @@ def _imports(
         peer = joint_address(number, 1 - side)
         yield (top,), f"neighbor {peer} remote-as {IMPORTED + 1 - side}"
         yield (top,), f"neighbor {peer} local-as {IMPORTED + side} no-prepend replace-as"
-        yield (top,), f"neighbor {peer} timers connect 1"
+        # with one router's id at both ends, nobody wins when both of them call
+        yield (top,), f"neighbor {peer} {'passive' if side else 'timers connect 1'}"
         takes = (vrf, pair[1 - side]) in joints
         yield ipv4, f"neighbor {peer} route-map {'CONNECTED' if takes else 'NOTHING'} in"
         yield ipv4, f"neighbor {peer} route-map OWN out"

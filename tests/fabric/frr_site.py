@@ -25,8 +25,10 @@ PLAN = AddressPlan(units=1, rails=2, nodes=4, spines=2, tenants=8)
 NODES = 4
 MTU = 9000  # of a host's rail
 STORAGE_HOST, STORAGE_PORT = "10.99.0.10", "swp30s0"
-BMC, OOB_PORT = "10.0.0.1", "eth0"  # of everybody; the leaf's end is 10.0.0.2 and 10.0.0.3
-OUTSIDE, UNLISTED = "198.51.100.0/24", "203.0.113.0/24"  # what the two routers outside announce
+BMC, OOB_PORT = "10.0.0.1", "eth0"  # of everybody
+LEAF_OOB = ("10.0.0.2", "10.0.0.3")
+UNLISTED = "203.0.113.1"  # announced by the routers outside, and in nobody's list
+WITH_OUTSIDE = "RED"  # the tenant's VRF that the routers outside are cabled to
 EDGE_PORTS = {"edge-a": "swp31s0", "edge-b": "swp31s1"}
 EDGE_ASN = {"edge-a": 64500, "edge-b": 64501}
 EDGE_HOST = {"edge-a": "198.51.100.1", "edge-b": "198.51.100.129"}
@@ -50,23 +52,24 @@ class FrrSite:
         self._folder = folder
 
     def open(self) -> FrrSite:
-        for place in self._places("leaf"):
-            self._add(FrrSwitch(self.ports.switch(place), self._folder / f"leaf-{place.number}"))
-        for place in self._places("spine"):
-            self._add(Router(self.ports.switch(place), self._folder / f"spine-{place.number}"))
+        for place in (*self._places("leaf"), *self._places("spine")):
+            name = self.ports.switch(place)
+            self._add(FrrSwitch(name, self._folder / name))
         for edge in EDGE_PORTS:
             self._add(Router(edge, self._folder / edge))
         for name in (*self.nodes, "storage", "oob"):
             self._add(Box(name, self._folder / name))
         self._cables()
-        for place in self._places("spine"):
-            self._spine(place)
         for name in self.nodes:
             self._host(name)
         self._others()
         for place in self._places("leaf"):
             leaf = self.leaf(place.number)
             self.nvue[leaf.name] = Nvue(leaf, self._startup(place))
+        for place in self._places("spine"):
+            spine = self.boxes[self.ports.switch(place)]
+            assert isinstance(spine, FrrSwitch)
+            self.nvue[spine.name] = Nvue(spine, self._underlay(place, sorted(spine.cabled)))
         with ThreadPoolExecutor() as at_once:  # most of it is waiting for zebra
             list(at_once.map(Nvue.start, self.nvue.values()))
         return self
@@ -123,29 +126,6 @@ class FrrSite:
             cable(leaf, OOB_PORT, self.boxes["oob"], f"eth{rail}")
         cable(self.leaf(1), STORAGE_PORT, self.boxes["storage"], "eth0")
 
-    def _spine(self, place: SwitchPlace) -> None:
-        spine = self.boxes[self.ports.switch(place)]
-        assert isinstance(spine, Router)
-        loopback = self.addressing.loopback(place)
-        spine.ip(f"address add {loopback} dev lo")
-        ports = sorted(spine.cabled)
-        spine.configure(
-            "bgpd",
-            [
-                f"router bgp {self.addressing.asn(place)}",
-                f"bgp router-id {loopback.partition('/')[0]}",
-                "timers bgp 1 3",
-                *(f"neighbor {p} interface remote-as external" for p in ports),
-                *(f"neighbor {p} timers connect 1" for p in ports),
-                "address-family ipv4 unicast",
-                "redistribute connected",
-                "exit-address-family",
-                "address-family l2vpn evpn",
-                *(f"neighbor {p} activate" for p in ports),
-                "exit-address-family",
-            ],
-        )
-
     def _host(self, name: str) -> None:
         """Each rail answers through itself: a table of its own for its address."""
         n, box = self.nodes.index(name), self.boxes[name]
@@ -173,7 +153,7 @@ class FrrSite:
         for edge, host in EDGE_HOST.items():
             box = self.boxes[edge]
             assert isinstance(box, Router)
-            box.ip(f"address add {host}/32 dev lo", "address add 203.0.113.1/32 dev lo")
+            box.ip(f"address add {host}/32 dev lo", f"address add {UNLISTED}/32 dev lo")
             lines = [f"router bgp {EDGE_ASN[edge]}", f"bgp router-id {host}", "timers bgp 1 3"]
             for rail in range(PLAN.leaves):
                 box.ip(f"address add {edge_address(edge, rail, 1)}/31 dev eth{rail}")
@@ -181,48 +161,58 @@ class FrrSite:
                 peer = edge_address(edge, rail, 0)
                 lines += [f"neighbor {peer} remote-as {asn}", f"neighbor {peer} timers connect 1"]
             lines += ["bgp bestpath as-path multipath-relax", "address-family ipv4 unicast"]
-            lines += [f"network {host}/32", "network 203.0.113.1/32", "exit-address-family"]
+            lines += [f"network {host}/32", f"network {UNLISTED}/32", "exit-address-family"]
             box.configure("bgpd", lines)
 
     def _startup(self, place: SwitchPlace) -> dict[str, Any]:
         """A leaf as its site prepared it: underlay, overlay, MAINT, STORAGE, and idle ports."""
         rail = place.number
-        asn, loopback = self.addressing.asn(place), self.addressing.loopback(place)
-        router = loopback.partition("/")[0]
         uplinks = [
             self.ports.uplink_ends(Uplink(place, n))[0][1] for n in range(self.ports.uplinks(place))
         ]
-        interfaces: dict[str, Any] = {
-            "lo": {"ip": {"address": {loopback: {}}}},
-            OOB_PORT: {
-                "type": "eth",
-                "ip": {"vrf": "mgmt", "address": {f"10.0.0.{2 + rail}/24": {}}},
-            },
-        }
-        interfaces |= {port: {"type": "swp"} for port in uplinks}
+        tree = self._underlay(place, uplinks)
+        bgp = tree["router"]["bgp"]
+        asn, router = bgp["autonomous-system"], bgp["router-id"]
+        interfaces = tree["interface"]
+        interfaces[OOB_PORT] = {"type": "eth", "ip": _in("mgmt", f"{LEAF_OOB[rail]}/24")}
         for n in range(NODES):
             interfaces[self.ports.leaf_port(self.end(n, rail).other)] = {"type": "swp"}
         for edge, port in EDGE_PORTS.items():
-            address = {f"{edge_address(edge, rail, 0)}/31": {}}
-            interfaces[port] = {"type": "swp", "ip": {"address": address}}
+            address = f"{edge_address(edge, rail, 0)}/31"
+            interfaces[port] = {"type": "swp", "ip": _in(WITH_OUTSIDE, address)}
         if rail == 1:
-            address = {"10.99.0.1/24": {}}
-            interfaces[STORAGE_PORT] = {"type": "swp", "ip": {"vrf": "STORAGE", "address": address}}
-        overlay = {"type": "unnumbered", "remote-as": "external"}
+            interfaces[STORAGE_PORT] = {"type": "swp", "ip": _in("STORAGE", "10.99.0.1/24")}
+        tree["vrf"] |= {
+            "mgmt": {},
+            WITH_OUTSIDE: {},  # the routers outside are cabled to ports of this VRF
+            "MAINT": _prepared(MAINT_VNI, asn, router),
+            "STORAGE": _prepared(STORAGE_VNI, asn, router),
+        }
+        return tree
+
+    def _underlay(self, place: SwitchPlace, neighbours: list[str]) -> dict[str, Any]:
+        """What every switch has: its loopback, BGP with its neighbours, EVPN over it."""
+        asn, loopback = self.addressing.asn(place), self.addressing.loopback(place)
+        router = loopback.partition("/")[0]
+        overlay: dict[str, Any] = {"type": "unnumbered", "remote-as": "external"}
         overlay["address-family"] = {"ipv4-unicast": ON, "l2vpn-evpn": ON}
         return {
             "system": {"hostname": self.ports.switch(place)},
             "evpn": ON,
             "nve": {"vxlan": {**ON, "source": {"address": router}}},
             "router": {"bgp": {**ON, "autonomous-system": asn, "router-id": router}},
-            "interface": interfaces,
+            "interface": {
+                "lo": {"ip": {"address": {loopback: {}}}},
+                **{port: {"type": "swp"} for port in neighbours},
+            },
             "vrf": {
-                "default": {"router": {"bgp": {"neighbor": dict.fromkeys(uplinks, overlay)}}},
-                "mgmt": {},
-                "MAINT": _prepared(MAINT_VNI, asn, router),
-                "STORAGE": _prepared(STORAGE_VNI, asn, router),
+                "default": {"router": {"bgp": {"neighbor": dict.fromkeys(neighbours, overlay)}}}
             },
         }
+
+
+def _in(vrf: str, address: str) -> dict[str, Any]:
+    return {"vrf": vrf, "address": {address: {}}}
 
 
 def _prepared(vni: int, asn: int, router: str) -> dict[str, Any]:

@@ -105,10 +105,17 @@ class FrrSwitch(Router):
             if before.get(pair) == number:
                 continue
             name = f"joint{number}"
-            self.ip(f"link add {name} type veth peer name {name} netns {pair[1]}", vrf=pair[0])
+            self.ip(
+                f"link add {name} mtu {OVERLAY_MTU} type veth peer name {name} netns {pair[1]}",
+                vrf=pair[0],
+            )
             for side, vrf in enumerate(pair):
                 address = joint_address(number, side)
-                self.ip(f"address add {address}/31 dev {name}", f"link set {name} up", vrf=vrf)
+                self.ip(
+                    f"address add {address}/31 dev {name}",
+                    f"link set {name} mtu {OVERLAY_MTU} up",
+                    vrf=vrf,
+                )
 
     def _overlay(self, vrf: str, old: int, vni: int, want: Wanted) -> None:
         """The VXLAN device of an L3VNI: in its VRF, its packets in the default one."""

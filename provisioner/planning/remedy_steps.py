@@ -32,7 +32,10 @@ def steps(
     if inventory is None:
         return "nothing is known of the node: it was never read"
     if tried.remedy is RemedyKind.GPU_RESET:
-        return (_gpu_reset(words),)
+        told = any(key.startswith("check:kernel_log") for key in tried.before)
+        # the log of this boot keeps what was: only a new boot shows what comes again
+        anew = (_reset(Activation.WARM_REBOOT, f"{words}: the kernel's log begins anew"),)
+        return (_gpu_reset(words), *(anew if told else ()))
     if tried.remedy is RemedyKind.REFLASH:
         return _reflash(tried, words, node, inventory, matrix)
     assert tried.remedy in _RESETS, tried.remedy

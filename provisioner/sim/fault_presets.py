@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from provisioner.sim import agent_faults, load_faults
+from provisioner.sim import agent_faults, curable_faults, load_faults
 from provisioner.sim.faults import HUGE_BYTES, BadRule, Rule
 from provisioner.sim.site import Site
 
@@ -272,8 +272,8 @@ IN_SWITCHES = (
     _switch("fan_missing", "W10", "a fan is missing"),
     _switch("leaf_drops", "W11", "a leaf drops packets: its rail is slow for all its nodes"),
 )
-
-IN_AGENTS = tuple(_machine(*row) for row in (*agent_faults.ALL, *load_faults.ALL))
+_ROWS = (*agent_faults.ALL, *load_faults.ALL)
+IN_AGENTS = (*(_machine(*row) for row in _ROWS), *curable_faults.presets(Preset))
 PRESETS = (*ON_WIRE, *IN_ANSWERS, *IN_PARTS, *IN_AGENTS, *IN_SWITCHES)
 ALL: dict[str, Preset] = {p.name: p for p in PRESETS}
 

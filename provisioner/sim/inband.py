@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from provisioner.sim import (
+    curable_faults,
     outputs_burn,
     outputs_fabric,
     outputs_gpu,
@@ -33,6 +34,7 @@ TOOLS: tuple[tuple[str, Tool, float], ...] = (
     ("cat /proc/sys/kernel/random/boot_id", outputs_system.boot_id, 0.1),
     ("cat /etc/provisioner-release /etc/os-release", outputs_system.system, 0.1),
     ("cat /etc/provisioner-release", outputs_system.stamp, 0.1),
+    ("for s in nvidia-dcgm ", curable_faults.reset_gpus, 45.0),
     ("nvidia-smi ", outputs_gpu.nvidia_smi, 1.5),
     ("dpkg-query -W -f ", outputs_system.dpkg_query, 0.2),
     ("mlxfwmanager --query-format xml", outputs_nic.mlxfwmanager, 12.0),

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import random
 import uuid
+from collections.abc import Callable
 
+from provisioner.sim import curable_faults
 from provisioner.sim.clock import Schedule
 from provisioner.sim.disks import Disk
 from provisioner.sim.parts import Bluefield, Bmc, Device, Durations, Event, Firmware, Host
@@ -35,6 +37,7 @@ class Machine:
         self.disks: dict[str, Disk] = {}  # by slot, of `devices`
         self.copies: dict[tuple[str, str], str] = {}  # (bmc, root-of-trust chassis) -> status
         self.log: list[Event] = []
+        self.cures: list[tuple[frozenset[str], Callable[[], None]]] = []  # `curable_faults`
         self.faults: set[str] = set()  # named presets in force (written by `faults`)
         self.power_turns = 0  # power actions so far; a newer one makes older planned ones void
 
@@ -78,6 +81,7 @@ class Machine:
         assert item.staged is not None
         self.note(now, "activate", f"{item.bmc}/{item.id}", f"{item.running} -> {item.staged}")
         item.running, item.staged = item.staged, None
+        curable_faults.happened(self, "reflash")
         if item.erot:
             self._copy((item.bmc, item.erot), now)
 
@@ -157,6 +161,7 @@ class Machine:
             if turn != self.power_turns:
                 return
             self.host.standby = True
+            curable_faults.happened(self, "ac_cycle")
             self.activate(EVERYTHING, at)
             self._start(at, turn)
 
@@ -179,6 +184,7 @@ class Machine:
         if turn != self.power_turns:
             return
         self.host.power = "PoweringOn"
+        curable_faults.happened(self, "cold_boot")
         self.activate(COLD, now)
         self._take_nv_config(now)
         for card in self.bluefields.values():

@@ -7,7 +7,7 @@ STAMP  := $(VENV)/.installed
 .DEFAULT_GOAL := help
 .PHONY: help setup test lint format demo soak fuzz fuzz-lock bench lock clean \
 	image image-check image-test vm-test image-lock bench-ansible bench-isolation \
-	soak-ports bench-release
+	soak-ports bench-release bench-intake
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */  make \1\t/' | expand -t 22
@@ -75,6 +75,9 @@ bench-isolation: setup ## find planted culprits on 64 to 2,048 nodes; last line 
 
 bench-release: setup ## release 512 nodes on simulated leaves: revisions, time; last line JSON
 	@$(VENV)/bin/python tests/bench/bench_release.py $(ARGS)
+
+bench-intake: setup ## take a simulated site in, then the same with OpenStack Ironic; last line JSON
+	@$(VENV)/bin/python tests/bench/bench_intake.py $(ARGS)
 
 bench-ansible: setup ## what a playbook costs in batches and host by host (needs root); ARGS="--hosts 20"
 	$(VENV)/bin/python tests/bench/bench_ansible.py $(ARGS)

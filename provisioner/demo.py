@@ -75,6 +75,7 @@ class Summary:
 
 
 Show = Callable[[Progress], None]
+Over = Callable[[Sequence[Node], int], bool]  # nodes, operations under way
 
 
 async def run(asked: Asked, directory: Path, matrix: Path, show: Show) -> Summary:
@@ -91,7 +92,18 @@ async def run(asked: Asked, directory: Path, matrix: Path, show: Show) -> Summar
         data_directory = directory / "data"
         with lock_data_directory(data_directory):
             async with open_data(data_directory, clock.now()) as data:
-                await _drive(asked, files, matrix, site, clock, data, show, began)
+                await drive(
+                    settings_of(asked),
+                    files,
+                    matrix,
+                    site,
+                    clock,
+                    data,
+                    show,
+                    _over,
+                    began,
+                    asked.limit_s,
+                )
                 return await _summary(data, site, {n for n, _ in broken}, began)
 
 
@@ -141,17 +153,19 @@ async def _answering(
     raise RuntimeError(f"the simulator did not start:\n{text[-2000:]}")
 
 
-async def _drive(
-    asked: Asked,
+async def drive(
+    settings: Settings,
     files: DemoFiles,
     matrix: Path,
     site: SimulatedRunner,
     clock: WallClock,
     data: Data,
     show: Show,
+    over: Over,
     began: float,
+    limit_s: float = Asked.limit_s,
 ) -> None:
-    settings = _settings(asked)
+    """Take in what answers and run the daemon on it until `over`, or for `limit_s` real seconds."""
     transport, switches = RedfishTransport(), NvueTransport()
     async with serve_artifacts(files.artifacts, "127.0.0.1", 0) as artifacts:
         daemon = Daemon(
@@ -189,8 +203,8 @@ async def _drive(
         await take_in(data.store, data.vault, expected, secrets, assembly, found, clock.now())
         await daemon.start()
         try:
-            while time.monotonic() - began < asked.limit_s:
-                if _over(await progress("driving"), daemon.engine.running):
+            while time.monotonic() - began < limit_s:
+                if over(await progress("driving"), daemon.engine.running):
                     break
                 await asyncio.sleep(0.25)
         finally:
@@ -199,7 +213,7 @@ async def _drive(
             await transport.close()
 
 
-def _settings(asked: Asked) -> Settings:
+def settings_of(asked: Asked) -> Settings:
     """For a fast clock: what is looked at often costs most of a real second.
 
     Tenants take every node at once, so that who comes late would find no partners: all are

@@ -81,9 +81,14 @@ class Control:
         epoch = real if speed == 1.0 else (speed * real - now) / (speed - 1.0)
         return {"now": now, "speed": speed, "epoch": epoch}
 
-    def _requests(self) -> dict[str, int]:
+    def _requests(self) -> dict[str, Any]:
+        by_bmc: dict[str, int] = {}  # host, NIC, DPU: all of a kind together
+        for name, service in self.site.redfish.items():
+            kind = name.partition("/")[2].rstrip("_0123456789")
+            by_bmc[kind] = by_bmc.get(kind, 0) + service.requests
         return {
-            "redfish": sum(s.requests for s in self.site.redfish.values()),
+            "redfish": sum(by_bmc.values()),
+            "redfish_by_bmc": by_bmc,
             "nvue": sum(s.requests for s in self.site.nvue.values()),
             "inband": self.site.inband.calls,
             "agents": self.site.agents.calls_made,

@@ -110,8 +110,7 @@ class HostTree:
         self._members("Processors", "Processor", "ProcessorCollection", "cpu")
         self._members("Memory", "Memory", "MemoryCollection", "memory")
         self._storage()
-        self.tree.collection(f"{path}/EthernetInterfaces", "EthernetInterfaceCollection",
-                             list)  # fmt: skip
+        self._interfaces()
         self.tree.fixed(f"{path}/SecureBoot", {
             "@odata.type": "#SecureBoot.v1_1_0.SecureBoot", "Id": "SecureBoot",
             "Name": "Secure Boot", "SecureBootEnable": False,
@@ -128,6 +127,14 @@ class HostTree:
         for slot in slots:
             device = self.machine.devices[slot]
             self.tree.live(f"{path}/{slot}", partial(_part, device, schema))
+
+    def _interfaces(self) -> None:
+        """The cards' ports, as the BIOS told them to the BMC (iDRAC and DGX list them so)."""
+        path = f"{self.system}/EthernetInterfaces"
+        cards = [d for d in self.machine.devices.values() if d.kind in ("nic", "dpu") and d.mac]
+        self.tree.collection(path, "EthernetInterfaceCollection", lambda: _present(cards))
+        for card in cards:
+            self.tree.live(f"{path}/{card.slot}", partial(_part, card, "EthernetInterface"))
 
     def _storage(self) -> None:
         path = f"{self.system}/Storage"
@@ -224,7 +231,8 @@ class HostTree:
 
 
 VERSIONS = {"Processor": "v1_13_0", "Memory": "v1_11_0", "Drive": "v1_12_0",
-            "PCIeDevice": "v1_5_0", "NetworkAdapter": "v1_9_0"}  # fmt: skip
+            "PCIeDevice": "v1_5_0", "NetworkAdapter": "v1_9_0",
+            "EthernetInterface": "v1_6_0"}  # fmt: skip
 
 
 def _present(devices: list[Device]) -> list[str]:
@@ -251,6 +259,9 @@ def _part(device: Device, schema: str) -> Json | None:
         shown |= {"CapacityMiB": 65536, "MemoryDeviceType": "DDR5", "Manufacturer": "Samsung"}
     elif schema == "Drive":
         shown |= {"CapacityBytes": 3840755982336, "MediaType": "SSD", "Protocol": "NVMe"}
+    elif schema == "EthernetInterface":
+        shown |= {"MACAddress": device.mac, "PermanentMACAddress": device.mac}
+        shown |= {"InterfaceEnabled": True}
     elif schema == "PCIeDevice":
         shown["PCIeInterface"] = {
             "PCIeType": f"Gen{device.link_gen}",

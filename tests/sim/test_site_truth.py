@@ -221,5 +221,6 @@ def test_the_socket_is_the_owners_and_answers_everything(site: Site, tmp_path: P
     assert answers["post inband"]["status"] == "ok"
     assert answers["post faults"]["injected"] == "dead_gpu"
     assert answers["post uncertified"] == {"nodes": []}
-    assert set(answers["requests"]) == {"redfish", "nvue", "inband", "agents"}
+    assert set(answers["requests"]) == {"redfish", "redfish_by_bmc", "nvue", "inband", "agents"}
+    assert sum(answers["requests"]["redfish_by_bmc"].values()) == answers["requests"]["redfish"]
     assert not path.exists()

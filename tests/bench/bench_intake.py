@@ -1,0 +1,289 @@
+"""Intake of the same simulated site by the provisioner and then by OpenStack Ironic.
+
+Each drives its own fresh `provisioner sim serve` of one seed, in a process of its own, over HTTPS
+on loopback. Ironic takes one node per host BMC from enrolment over inspection to `available`; the
+provisioner takes every BMC of a host (its own and its cards'), changes the factory passwords, reads
+the full inventory, moves the host's ports into the maintenance VRF, and reads that back: a node
+counts once it has left `intake`. What it does more than Ironic is paid for in its figures.
+
+What Ironic calls a node is one BMC, so that the ratios named `_per_node` are of BMCs; those named
+`_per_host` set a whole host (11 BMCs) against Ironic's one. Simulated waiting (a switch at work,
+in-band facts) runs at `SPEED` for both; Ironic has none of it here.
+
+`make bench-intake` runs Ironic as released and with its password hash at the 40 rounds that it had
+before 35.0.0 (`..._patched`). The last line is JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import platform
+import resource
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from ironic_peer import PINS, Bmc, Ironic, install
+
+from provisioner import demo
+from provisioner.demo_site import prepare
+from provisioner.model.node import NodeKind, State
+from provisioner.opening import open_data
+from provisioner.simulated_runner import SimulatedRunner
+from provisioner.store.data_directory import lock_data_directory
+from provisioner.wall_clock import WallClock
+
+TICKS = os.sysconf("SC_CLK_TCK")
+BEFORE = (State.DISCOVERED, State.INTAKE)
+SYSTEM = "/redfish/v1/Systems/1"  # as the simulator's default vendor names it
+PORT = 16385
+SPEED = 20.0  # of the simulated waits: in-band facts, a switch that applies; Ironic has none here
+MATRIX = Path(__file__).parents[2] / "firmware_matrix.yaml"
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What one of them needed."""
+
+    nodes: int
+    bmcs: int
+    wall_s: float
+    cpu_s: float
+    requests: int  # to every BMC
+    requests_host_bmc: int
+    memory_max_mib: float  # proportional set size of all its processes
+
+    def told(self) -> dict[str, float]:
+        """Per node, rounded."""
+        return {
+            "nodes": self.nodes,
+            "bmcs": self.bmcs,
+            "nodes_per_min": round(self.nodes * 60 / self.wall_s, 1),
+            "bmcs_per_min": round(self.bmcs * 60 / self.wall_s, 1),
+            "cpu_s_per_node": round(self.cpu_s / self.nodes, 3),
+            "cpu_s_per_bmc": round(self.cpu_s / self.bmcs, 4),
+            "requests_per_node": round(self.requests / self.nodes, 1),
+            "requests_per_bmc": round(self.requests / self.bmcs, 1),
+            "requests_to_host_bmc": round(self.requests_host_bmc / self.nodes, 1),
+            "memory_max_mib": round(self.memory_max_mib, 1),
+        }
+
+
+# --- the processes that are measured
+
+
+def family(pid: int) -> list[int]:
+    """A process and all below it."""
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                fields = (entry / "stat").read_text().rsplit(")", 1)[1].split()
+            except OSError:
+                continue  # it ended meanwhile
+            children.setdefault(int(fields[1]), []).append(int(entry.name))
+    found, left = [], [pid]
+    while left:
+        one = left.pop()
+        found.append(one)
+        left += children.get(one, [])
+    return found
+
+
+def used(pid: int) -> tuple[float, float]:
+    """CPU seconds and MiB of a process and all below it."""
+    cpu, kib = 0.0, 0
+    for one in family(pid):
+        try:
+            fields = Path(f"/proc/{one}/stat").read_text().rsplit(")", 1)[1].split()
+            rollup = Path(f"/proc/{one}/smaps_rollup").read_text()
+        except OSError:
+            continue
+        cpu += (int(fields[11]) + int(fields[12])) / TICKS
+        kib += sum(int(line.split()[1]) for line in rollup.splitlines() if line[:4] == "Pss:")
+    return cpu, kib / 1024
+
+
+class Peak(threading.Thread):
+    """Looks at the memory of a family of processes once a second."""
+
+    def __init__(self, pid: int) -> None:
+        super().__init__(daemon=True)
+        self.pid, self.mib, self._over = pid, 0.0, threading.Event()
+
+    def run(self) -> None:
+        """Until `end`."""
+        while not self._over.wait(1):
+            self.mib = max(self.mib, used(self.pid)[1])
+
+    def end(self) -> float:
+        """The most that was seen, MiB."""
+        self._over.set()
+        self.join()
+        return max(self.mib, used(self.pid)[1])
+
+
+# --- the provisioner
+
+
+async def ours(nodes: int, directory: Path) -> dict[str, float]:
+    """In a process of its own: from addresses to nodes that have left `intake`."""
+    asked = demo.Asked(nodes=nodes, speed=SPEED)
+    async with demo.simulator(asked, directory) as site:
+        expected, endpoints = await site.get("/expected"), await site.get("/endpoints")
+        files = prepare(directory, expected, nodes)
+        told_clock, data_directory = await site.get("/clock"), directory / "data"
+        clock = WallClock(told_clock["speed"], told_clock["epoch"])
+        began, before = time.monotonic(), resource.getrusage(resource.RUSAGE_SELF)
+        with lock_data_directory(data_directory):
+            async with open_data(data_directory, clock.now()) as data:
+                await demo.drive(
+                    demo.settings_of(asked),
+                    files,
+                    MATRIX,
+                    site,
+                    clock,
+                    data,
+                    lambda _progress: None,
+                    lambda seen, _running: _taken_in(seen) == nodes,
+                    began,
+                    600.0,
+                )
+                taken = _taken_in(await data.store.nodes())
+        wall_s, after = time.monotonic() - began, resource.getrusage(resource.RUSAGE_SELF)
+        told = await site.get("/requests")
+        assert taken == nodes, f"only {taken} of {nodes} nodes left intake"
+        figures = Figures(
+            nodes=nodes,
+            bmcs=sum("/" in name for name in endpoints),
+            wall_s=wall_s,
+            cpu_s=after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime,
+            requests=told["redfish"],
+            requests_host_bmc=told["redfish_by_bmc"]["host"],
+            memory_max_mib=after.ru_maxrss / 1024,
+        )
+    return asdict(figures)
+
+
+def _taken_in(nodes: Any) -> int:
+    hosts = [n for n in nodes if n.kind is NodeKind.HOST]
+    return sum(n.state not in BEFORE and n.state is not State.QUARANTINED for n in hosts)
+
+
+def run_ours(nodes: int, directory: Path) -> Figures:
+    """`ours` as a child, so that nothing else of this process is in its figures."""
+    command = (sys.executable, __file__, "--ours", str(directory), "--nodes", str(nodes))
+    answer = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+    return Figures(**json.loads(answer.splitlines()[-1]))
+
+
+# --- Ironic
+
+
+async def _with_site(
+    nodes: int, directory: Path, work: Callable[[list[Bmc]], tuple[float, float, float]]
+) -> Figures:
+    async with demo.simulator(demo.Asked(nodes=nodes, speed=SPEED), directory) as site:
+        endpoints = await site.get("/endpoints")
+        users = await _users(site)
+        bmcs = [
+            Bmc(url, SYSTEM, *users) for name, url in endpoints.items() if name.endswith("/host")
+        ]
+        wall_s, cpu_s, mib = await asyncio.to_thread(work, bmcs)
+        told = await site.get("/requests")
+    return Figures(nodes, nodes, wall_s, cpu_s, told["redfish"], told["redfish"], mib)
+
+
+async def _users(site: SimulatedRunner) -> tuple[str, str]:
+    """The host BMCs' factory credential."""
+    factory = (await site.get("/expected"))["factory_credentials"]
+    host = factory["supermicro"]
+    return str(host["username"]), str(host["password"])
+
+
+def run_ironic(nodes: int, directory: Path, environment: Path, rounds: int) -> Figures:
+    """`rounds`: of its password hash; 0 leaves Ironic as it is."""
+    peer = Ironic(environment, directory / "ironic", PORT, rounds)
+
+    def work(bmcs: list[Bmc]) -> tuple[float, float, float]:
+        try:
+            peer.start()
+            peak = Peak(peer.pid)
+            peak.start()
+            began, before = time.monotonic(), used(peer.pid)[0]
+            states = peer.enrol(bmcs, limit_s=3600.0)
+            wall_s, cpu_s = time.monotonic() - began, used(peer.pid)[0] - before
+            assert states == {"available": nodes}, states
+            return wall_s, cpu_s, peak.end()
+        finally:
+            peer.stop()
+
+    return asyncio.run(_with_site(nodes, directory, work))
+
+
+# --- the table
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--nodes", type=int, default=20)
+    parser.add_argument("--only", choices=("ours", "stock", "patched"), action="append")
+    parser.add_argument("--peer", type=Path, default=Path.home() / ".cache" / "ironic-peer")
+    parser.add_argument("--ours", type=Path, help="be the provisioner (internal)")
+    asked = parser.parse_args()
+    if asked.ours is not None:
+        told = asyncio.run(ours(asked.nodes, asked.ours))
+        sys.stdout.write(json.dumps(told) + "\n")
+        return
+    wanted = asked.only or ["ours", "stock", "patched"]
+    say(f"{platform.platform()}, {os.cpu_count()} CPUs, Python {platform.python_version()}")
+    found: dict[str, Figures] = {}
+    for name in wanted:
+        with tempfile.TemporaryDirectory(prefix="bench-intake-") as folder:
+            if name == "ours":
+                found[name] = run_ours(asked.nodes, Path(folder))
+            else:
+                install(asked.peer)
+                rounds = 40 if name == "patched" else 0
+                found[name] = run_ironic(asked.nodes, Path(folder), asked.peer, rounds)
+        load = os.getloadavg()[0]
+        figures = "  ".join(f"{k} {v:g}" for k, v in found[name].told().items())
+        say(f"{name:8} {figures}  (load {load:.1f})")
+    say(json.dumps(summary(found)))
+
+
+def summary(found: dict[str, Figures]) -> dict[str, Any]:
+    """Ironic against the provisioner: how many times its CPU, how many times our speed."""
+    told: dict[str, Any] = {name: figures.told() for name, figures in found.items()}
+    told |= {"peer": PINS[0], "machine": platform.machine(), "cpus": os.cpu_count()}
+    mine = told.get("ours")
+    for name, suffix in (("stock", ""), ("patched", "_patched")):
+        if mine is None or name not in found:
+            continue
+        peer = told[name]
+        for what, cpu, rate in (
+            ("node", "cpu_s_per_bmc", "bmcs_per_min"),
+            ("host", "cpu_s_per_node", "nodes_per_min"),
+        ):
+            told[f"cpu_per_{what}_ratio{suffix}"] = round(peer[cpu] / mine[cpu], 1)
+            told[f"{what}s_per_min_ratio{suffix}"] = round(mine[rate] / peer[rate], 1)
+    return told
+
+
+def say(text: str) -> None:
+    """At once, also into a pipe."""
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,56 +1,203 @@
-"""The application: who may ask, how much, and which routes there are.
+"""The application: from the table of routes to a server. Every request takes the same way.
 
-Rule: nothing is answered without the bearer token (RFC 6750), and the token itself is kept
-nowhere, only its SHA-256. It is served on the loopback address: TLS is a proxy's.
+Who asks, whether its role may, what it says (path, query, body against their models), whether it
+was asked before (idempotency), then the handler, then the answer with its ETag. A no at any point
+is a problem (RFC 9457).
 """
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
-import hmac
 import logging
-from collections.abc import Awaitable, Callable
+import re
+from collections.abc import Sequence
 
 from aiohttp import web
+from pydantic import BaseModel, ValidationError
 
-from provisioner.api import tenants
-from provisioner.api.problem import problem
-from provisioner.control.tenant_keeper import TenantKeeper
-from provisioner.ports import Store
+from provisioner.api import idempotency
+from provisioner.api.parts import ApiParts
+from provisioner.api.problem import Refused, answered, no
+from provisioner.api.route import PREFIX, Ask, Reply, Route
+from provisioner.model.access import Caller
+from provisioner.model.base import Record
+from provisioner.ports import StoreFailed
 
 BODY_MAX = 256 * 1024  # bytes; 64 sessions of 512 prefixes are some 500 KB: nobody needs both
+BODY_S = 20.0  # a body is there within this
+PATH_WORD = re.compile(r"[^\x00-\x1f\x7f]{1,128}")
+NOBODY = Caller(subject="", roles=frozenset())
+HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+}
 log = logging.getLogger(__name__)
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+PARTS: web.AppKey[ApiParts] = web.AppKey("parts", ApiParts)
 
 
-def application(keeper: TenantKeeper, store: Store, token_digest: str) -> web.Application:
-    """The API. `token_digest`: SHA-256 of the token, hex; with "" nobody is let in."""
+def application(parts: ApiParts, routes: Sequence[Route]) -> web.Application:
+    """The API as an aiohttp application."""
+    app = web.Application(middlewares=[_guard], client_max_size=BODY_MAX)
+    app[PARTS] = parts
+    for route in routes:
+        app.router.add_route(route.verb, PREFIX + route.path, _Endpoint(parts, route).serve)
 
-    @web.middleware
-    async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
-        if not _admitted(request.headers.get("Authorization", ""), token_digest):
-            answer = problem(401, "A bearer token is needed")
-            answer.headers["WWW-Authenticate"] = "Bearer"
-            return answer
-        try:
-            return await handler(request)
-        except web.HTTPException as error:
-            return problem(error.status, error.reason)
-        except Exception:
-            log.exception("our bug, at %s %s", request.method, request.path)
-            return problem(500, "Our bug; it is in the log")
+    async def close(_app: web.Application) -> None:
+        await parts.feed.close()
+        await parts.works.close()
+        await parts.identity.close()
 
-    app = web.Application(middlewares=[guard], client_max_size=BODY_MAX)
-    tenants.add_routes(app, keeper, store)
+    app.on_cleanup.append(close)
     return app
 
 
-def digest_of(token: str) -> str:
-    """What is kept of a token."""
-    return hashlib.sha256(token.encode()).hexdigest()
+@web.middleware
+async def _guard(request: web.Request, handler: idempotency.Handler) -> web.StreamResponse:
+    """Every failure becomes a problem; every answer has the headers that browsers want."""
+    try:
+        answer = await handler(request)
+    except Refused as refused:
+        answer = answered(refused)
+    except web.HTTPException as error:
+        answer = answered(_http(error))
+    except StoreFailed:
+        log.exception("the store failed, at %s", request.path)
+        unblock = "Ask again in a minute; the daemon's log says what is wrong with its database."
+        answer = answered(no(503, "store", "The database failed", unblock))
+    except Exception:
+        log.exception("our bug, at %s %s", request.method, request.path)
+        unblock = "Report it with the log of the daemon."
+        answer = answered(no(500, "bug", "Our bug; it is in the log", unblock))
+    if not answer.prepared:
+        for name, value in HEADERS.items():
+            answer.headers.setdefault(name, value)
+    return answer
 
 
-def _admitted(header: str, token_digest: str) -> bool:
-    scheme, _, token = header.partition(" ")
-    good = hmac.compare_digest(digest_of(token.strip()), token_digest)
-    return scheme.lower() == "bearer" and bool(token_digest) and good
+def _http(error: web.HTTPException) -> Refused:
+    """What aiohttp refuses by itself: no such path, no such method, too large."""
+    words = {
+        404: ("path", "There is no such path", "See /v1/openapi.json for those that there are."),
+        405: ("method", "This path has no such method", "The Allow header names those it has."),
+        413: ("size", "The body is too large", f"Send at most {BODY_MAX} bytes."),
+    }
+    word, title, unblock = words.get(error.status, ("http", error.reason, "Send what HTTP asks."))
+    refused = no(error.status, word, title, unblock)
+    if "Allow" in error.headers:
+        refused.headers["Allow"] = error.headers["Allow"]
+    return refused
+
+
+class _Endpoint:
+    """One route, served."""
+
+    def __init__(self, parts: ApiParts, route: Route) -> None:
+        self._parts = parts
+        self._route = route
+        self._words = re.findall(r"\{(\w+)\}", route.path)
+
+    async def serve(self, request: web.Request) -> web.StreamResponse:
+        route, caller = self._route, NOBODY
+        if route.roles:
+            caller = await self._admitted(request)
+        if any(not PATH_WORD.fullmatch(request.match_info[w]) for w in self._words):
+            raise no(400, "path", "The path is not readable", "Send what a list answered.")
+        query, body = self._query(request), None
+        raw = b"" if route.verb == "GET" else await _read(request)
+        if route.body is not None:
+            body = _checked(route.body, raw, request)
+        ask = Ask(self._parts, request, caller, query, body, self._parts.clock.now())
+        if not route.changes:
+            return _conditional(request, await self._answer(ask))
+        return await idempotency.once(ask, raw, lambda: self._answer(ask))
+
+    async def _admitted(self, request: web.Request) -> Caller:
+        caller = await self._parts.identity.caller(request.headers.get("Authorization", ""))
+        if caller is None:
+            unblock = "Send `Authorization: Bearer TOKEN`; `provisioner token create` makes one."
+            refused = no(401, "token", "A good bearer token is needed", unblock)
+            refused.headers["WWW-Authenticate"] = 'Bearer realm="provisioner"'
+            raise refused
+        if not caller.roles & self._route.roles:
+            wanted = " or ".join(sorted(r.value for r in self._route.roles))
+            log.info("%s (%s) may not: %s", caller.subject, caller.via, self._route.name)
+            raise no(403, "role", f"This is for the role {wanted}", "Ask somebody who has it.")
+        return caller
+
+    def _query(self, request: web.Request) -> Record:
+        given = request.query
+        if len(set(given)) != len(given):
+            raise no(400, "query", "A parameter is given twice", "Give each of them once.")
+        try:
+            return self._route.query.model_validate_strings(dict(given))
+        except ValidationError as error:
+            raise _misfit(error, "query", "A parameter is not what this takes") from None
+
+    async def _answer(self, ask: Ask) -> web.StreamResponse:
+        told = await self._route.handle(ask)
+        if isinstance(told, web.StreamResponse):
+            return told
+        assert type(told.body) is self._route.answers[told.status], (self._route.name, told.status)
+        return response(told)
+
+
+def response(told: Reply) -> web.Response:
+    """A record as JSON, with an ETag (RFC 9110 section 8.8.3)."""
+    raw = told.body.model_dump_json().encode()
+    tag = told.etag or f'"{hashlib.sha256(raw).hexdigest()[:24]}"'
+    headers = {"ETag": tag, "Cache-Control": "private, no-cache"}
+    if told.location:
+        headers["Location"] = told.location
+    return web.Response(
+        status=told.status, body=raw, content_type="application/json", headers=headers
+    )
+
+
+def _conditional(request: web.Request, answer: web.StreamResponse) -> web.StreamResponse:
+    """304 where the caller has this answer already (RFC 9110 section 13.1.2)."""
+    wanted = request.headers.get("If-None-Match", "")
+    tag = answer.headers.get("ETag", "")
+    if answer.prepared or answer.status != 200 or not wanted or not tag:
+        return answer
+    known = [word.strip().removeprefix("W/") for word in wanted.split(",")]
+    if tag not in known:
+        return answer
+    return web.Response(status=304, headers={"ETag": tag})
+
+
+async def _read(request: web.Request) -> bytes:
+    try:
+        async with asyncio.timeout(BODY_S):
+            return await request.read()
+    except TimeoutError:
+        refused = no(408, "slow", "The body did not come", "Send it at once.")
+        refused.headers["Connection"] = "close"
+        raise refused from None
+
+
+def _checked(model: type[Record], raw: bytes, request: web.Request) -> Record:
+    if raw and request.content_type != "application/json":
+        raise no(415, "media", "The body must be JSON", "Send Content-Type: application/json.")
+    try:
+        return model.model_validate_json(raw or b"{}")
+    except ValidationError as error:
+        raise _misfit(error, "body", "The body is not what this takes") from None
+
+
+def _misfit(error: ValidationError, word: str, title: str) -> Refused:
+    first = error.errors(include_input=False, include_url=False)[0]
+    where = ".".join(str(part) for part in first["loc"])[:100]
+    unblock = "See /v1/openapi.json for what it takes."
+    return no(400, word, title, unblock, f"{where}: {first['msg']}"[:300])
+
+
+def models(routes: Sequence[Route]) -> list[type[BaseModel]]:
+    """Every model that routes name, each once."""
+    found: dict[type[BaseModel], None] = {}
+    for route in routes:
+        for model in (route.body, *route.answers.values()):
+            if model is not None:
+                found[model] = None
+    return list(found)

@@ -1,26 +1,44 @@
-"""Routes of tenants: list, show, put (create or change), shrink, delete; `?dry_run=true` on each.
+"""Routes of tenants: list, show, put (create or change), shrink, settle, delete; `dry_run` on each.
 
-A PUT says what the tenant is to be; asked again it changes nothing. An answer 202 says that it is
-written down and not yet so everywhere: its blockers tell why, and the same request goes on.
+A PUT says what the tenant is to be; asked again it changes nothing. An operation that is
+`unfinished` is written down and not yet so everywhere: its blockers tell why, and the same request
+goes on.
 """
 
 from __future__ import annotations
 
-from typing import TypeVar
+import json
+from typing import TYPE_CHECKING, Any, Literal
 
-from aiohttp import web
-from pydantic import Field, ValidationError
+from pydantic import Field
 
-from provisioner.api.problem import blocked, problem
-from provisioner.control.tenant_keeper import Answer, TenantKeeper
+from provisioner.api.changes import Outcome, failed
+from provisioner.api.cursor import cursor, place
+from provisioner.api.operations import OperationView
+from provisioner.api.problem import blocked
+from provisioner.api.route import (
+    ANYBODY,
+    OPERATORS,
+    PREFIX,
+    Ask,
+    Nothing,
+    Paging,
+    Reply,
+    Route,
+)
+from provisioner.control.tenant_keeper import Answer
+from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.base import Record
-from provisioner.model.tenant import Outside, Phase, Quota
-from provisioner.planning.quotas import usage
+from provisioner.model.outcome import Blocker, Reason
+from provisioner.model.tenant import Outside, Phase, Quota, Tenant
+from provisioner.planning.quotas import Usage, usage
 from provisioner.planning.tenants import Request
-from provisioner.ports import Store
 
-PATH = "/api/v1/tenants"
-Body = TypeVar("Body", bound=Record)
+if TYPE_CHECKING:
+    from provisioner.api.parts import ApiParts
+
+TAG = "tenants"
+PATH = "/tenants"
 
 
 class Wanted(Record):
@@ -37,54 +55,146 @@ class Wanted(Record):
 class Fewer(Record):
     """The body of a shrink."""
 
-    to: int = Field(ge=0)
-    nodes: tuple[str, ...] = ()
+    to: int = Field(ge=0, le=1_000_000)
+    nodes: tuple[str, ...] = Field((), max_length=10_000)
 
 
-def add_routes(app: web.Application, keeper: TenantKeeper, store: Store) -> None:
-    """Mount them."""
+class Dry(Record):
+    """Whether to do it."""
 
-    async def list_all(_request: web.Request) -> web.Response:
-        rows = await store.tenants()
-        return web.json_response([t.model_dump(mode="json") for t in rows])
+    dry_run: Literal["true", "false"] = Field(
+        "false", description="true: show the change of each device, and do nothing."
+    )
 
-    async def show(request: web.Request) -> web.Response:
-        name = request.match_info["name"]
-        row = next((t for t in await store.tenants() if t.name == name), None)
-        if row is None:
-            return problem(404, "There is no such tenant")
-        used = usage(row, await store.nodes())
-        return web.json_response(
-            {"tenant": row.model_dump(mode="json"), "usage": used.model_dump(mode="json")}
+
+class TenantView(Record):
+    """A tenant, and what it uses of its quota."""
+
+    tenant: Tenant
+    usage: Usage
+
+
+class TenantPage(Record):
+    """A part of the list, by name."""
+
+    items: tuple[Tenant, ...]
+    next: str = ""
+
+
+async def list_all(ask: Ask) -> Reply:
+    """All tenants; a tenant sees itself."""
+    started = place(ask.query.cursor, str)
+    after = str(started[0]) if started else ""
+    rows = [
+        t
+        for t in await ask.parts.store.tenants()
+        if (ask.caller.staff or t.name == ask.caller.tenant) and t.name > after
+    ]
+    shown = tuple(rows[: ask.query.limit])
+    more = len(rows) > len(shown)
+    return Reply(TenantPage(items=shown, next=cursor(shown[-1].name) if more else ""))
+
+
+async def show(ask: Ask) -> Reply:
+    """One, with what it uses."""
+    row = await ask.tenant()
+    used = usage(row, await ask.parts.store.nodes())
+    return Reply(TenantView(tenant=row, usage=used), etag=_tag(row, used))
+
+
+async def put(ask: Ask) -> Reply:
+    """Make it, or change it."""
+    given = ask.body.model_dump(mode="json", exclude_unset=True)
+    return await _change(ask, ChangeKind.TENANT_PUT, given)
+
+
+async def shrink(ask: Ask) -> Reply:
+    """Take nodes from it."""
+    return await _change(ask, ChangeKind.TENANT_SHRINK, ask.body.model_dump(mode="json"))
+
+
+async def settle(ask: Ask) -> Reply:
+    """Bring the fabric to what is written down."""
+    return await _change(ask, ChangeKind.TENANT_SETTLE, {})
+
+
+async def delete(ask: Ask) -> Reply:
+    """Take its network away everywhere."""
+    return await _change(ask, ChangeKind.TENANT_DELETE, {})
+
+
+async def _change(ask: Ask, kind: ChangeKind, arguments: dict[str, Any]) -> Reply:
+    name = ask.word("tenant")
+    if ask.request.headers.get("If-Match", "*").strip() != "*":
+        row = next((t for t in await ask.parts.store.tenants() if t.name == name), None)
+        tag = _tag(row, usage(row, await ask.parts.store.nodes())) if row is not None else ""
+        ask.check_match(tag)
+        arguments["generation"] = row.generation if row is not None else -1
+    if getattr(ask.query, "dry_run", "false") == "true":
+        asked = ChangeRequest(
+            kind=kind, subject=name, arguments=arguments, asked_by="", asked_at=ask.now
         )
+        return _dry(asked, await _do(ask.parts, asked, dry_run=True))
+    return await ask.parts.works.ask(ask, kind, name, name, arguments)
 
-    async def put(request: web.Request) -> web.Response:
-        body = await _body(request, Wanted)
-        if isinstance(body, web.Response):
-            return body
-        name = request.match_info["name"]
-        asked = Request(name=name, **{k: getattr(body, k) for k in body.model_fields_set})
-        known = any(t.name == name for t in await store.tenants())
-        do = keeper.change if known else keeper.create
-        return _answered(await do(asked, dry_run=_dry(request)), 200 if known else 201)
 
-    async def shrink(request: web.Request) -> web.Response:
-        body = await _body(request, Fewer)
-        if isinstance(body, web.Response):
-            return body
-        name = request.match_info["name"]
-        found = await keeper.shrink(name, body.to, body.nodes, dry_run=_dry(request))
-        return _answered(found, 200)
+def _tag(row: Tenant, used: Usage) -> str:
+    """All else of what is shown follows from these two."""
+    return f'"g{row.generation}-n{used.nodes}"'
 
-    async def delete(request: web.Request) -> web.Response:
-        found = await keeper.delete(request.match_info["name"], dry_run=_dry(request))
-        return _answered(found, 200)
 
-    app.router.add_get(PATH, list_all)
-    app.router.add_get(PATH + "/{name}", show)
-    app.router.add_put(PATH + "/{name}", put)
-    app.router.add_post(PATH + "/{name}/shrink", shrink)
-    app.router.add_delete(PATH + "/{name}", delete)
+def _dry(asked: ChangeRequest, answer: Answer) -> Reply:
+    if answer.blockers:
+        raise blocked(answer.blockers)
+    shown = OperationView(
+        id="",
+        kind=asked.kind.value,
+        subject=asked.subject,
+        state="dry_run",
+        opened_at=asked.asked_at,
+        result=told(answer),
+    )
+    return Reply(shown, location=f"{PREFIX}{PATH}/{asked.subject}")
+
+
+async def change_tenant(parts: ApiParts, asked: ChangeRequest) -> Outcome:
+    """Carry out a request on a tenant: its row, then its network on every device."""
+    wanted = asked.arguments.get("generation")
+    if wanted is not None:
+        rows = {t.name: t.generation for t in await parts.store.tenants()}
+        if rows.get(asked.subject) != wanted:
+            return failed(
+                Blocker(
+                    reason=Reason.PRECONDITION,
+                    subject=asked.subject,
+                    detail="it changed since it was asked for",
+                    unblock="Look at it, then ask again.",
+                )
+            )
+    answer = await _do(parts, asked, dry_run=False)
+    waits = answer.tenant is not None and answer.tenant.phase is not Phase.READY
+    if answer.blockers and not (answer.written and waits):
+        return Outcome(RequestState.FAILED, told(answer), answer.blockers)
+    state = RequestState.UNFINISHED if answer.blockers else RequestState.DONE
+    return Outcome(state, told(answer), answer.blockers)
+
+
+async def _do(parts: ApiParts, asked: ChangeRequest, *, dry_run: bool) -> Answer:
+    keeper, name = parts.keeper, asked.subject
+    given = {k: v for k, v in asked.arguments.items() if k != "generation"}
+    match asked.kind:
+        case ChangeKind.TENANT_DELETE:
+            return await keeper.delete(name, dry_run=dry_run)
+        case ChangeKind.TENANT_SETTLE:
+            return await keeper.settle(name)
+        case ChangeKind.TENANT_SHRINK:
+            fewer = Fewer.model_validate_json(json.dumps(given))
+            return await keeper.shrink(name, fewer.to, fewer.nodes, dry_run=dry_run)
+    wanted = Wanted.model_validate_json(json.dumps(given))
+    request = Request(name=name, **{k: getattr(wanted, k) for k in wanted.model_fields_set})
+    known = any(t.name == name for t in await parts.store.tenants())
+    do = keeper.change if known else keeper.create
+    return await do(request, dry_run=dry_run)
 
 
 def told(answer: Answer) -> dict[str, object]:
@@ -98,21 +208,27 @@ def told(answer: Answer) -> dict[str, object]:
     }
 
 
-def _answered(answer: Answer, done: int) -> web.Response:
-    waits = answer.tenant is not None and answer.tenant.phase is not Phase.READY
-    if answer.blockers and not (answer.written and waits):
-        return blocked(answer.blockers)
-    return web.json_response(told(answer), status=202 if answer.blockers else done)
-
-
-def _dry(request: web.Request) -> bool:
-    return request.query.get("dry_run", "") in ("1", "true", "yes")
-
-
-async def _body(request: web.Request, model: type[Body]) -> Body | web.Response:
-    try:
-        return model.model_validate_json(await request.read() or b"{}")
-    except ValidationError as error:
-        first = error.errors(include_input=False, include_url=False)[0]
-        where = ".".join(str(word) for word in first["loc"])[:100]
-        return problem(400, "The body is not what this takes", f"{where}: {first['msg']}"[:300])
+_DONE = {200: OperationView, 202: OperationView}
+_REFUSED = {
+    409: "Something stands in the way; each blocker has its remedy.",
+    503: "A device does not answer.",
+}
+ROUTES = (
+    Route("GET", PATH, "list_tenants", TAG, "All tenants, by name.", ANYBODY, list_all,
+          {200: TenantPage}, query=Paging),
+    Route("GET", PATH + "/{tenant}", "show_tenant", TAG, "One, with what it uses of its quota.",
+          ANYBODY, show, {200: TenantView}),
+    Route("PUT", PATH + "/{tenant}", "put_tenant", TAG,
+          "What the tenant is to be: it is made, or changed.", OPERATORS, put, _DONE, query=Dry,
+          body=Wanted, entity=True, refusals=_REFUSED,
+          example={"nodes": 4, "units": [[0, 0]], "quota": {"nodes": 8}}),
+    Route("POST", PATH + "/{tenant}/shrink", "shrink_tenant", TAG,
+          "Take nodes from it: they are drained, fenced and erased.", OPERATORS, shrink, _DONE,
+          query=Dry, body=Fewer, entity=True, refusals=_REFUSED, example={"to": 6, "nodes": []}),
+    Route("POST", PATH + "/{tenant}/settle", "settle_tenant", TAG,
+          "Bring the fabric to what is written down, after an interruption or a silence.",
+          OPERATORS, settle, _DONE, query=Nothing, entity=True, refusals=_REFUSED),
+    Route("DELETE", PATH + "/{tenant}", "delete_tenant", TAG,
+          "Take its network away everywhere; refused while a node is in it.", OPERATORS, delete,
+          _DONE, query=Dry, entity=True, refusals=_REFUSED),
+)  # fmt: skip

@@ -13,6 +13,7 @@ from provisioner.cli import (
     agents,
     alert,
     api,
+    audit,
     certificate,
     certify,
     checks,
@@ -27,6 +28,7 @@ from provisioner.cli import (
     serve,
     sim,
     tenant,
+    token,
     xid,
 )
 from provisioner.model.input_error import InputError
@@ -51,12 +53,14 @@ app.command("xid")(xid.xid)
 app.add_typer(node.app, name="node")
 app.add_typer(agents.app, name="agents")
 app.add_typer(alert.app, name="alert")
+app.add_typer(audit.app, name="audit")
 app.add_typer(checks.app, name="checks")
 app.add_typer(certificate.app, name="certificate")
 app.add_typer(cohort.app, name="cohort")
 app.add_typer(matrix.app, name="matrix")
 app.add_typer(sim.app, name="sim")
 app.add_typer(tenant.app, name="tenant")
+app.add_typer(token.app, name="token")
 
 
 def main() -> None:

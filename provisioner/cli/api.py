@@ -1,65 +1,94 @@
-"""`provisioner api`: the REST API of a data directory, on the loopback address."""
+"""`provisioner api`: the REST API of a data directory; `serve` has it from here too."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from aiohttp import web
 
-from provisioner.api.app import application
+from provisioner.agent.tls import CERTIFICATE_FILE
+from provisioner.api_opening import api_parts, serve_api
+from provisioner.cli.checked_options import check_ca
 from provisioner.cli.data_options import with_data
-from provisioner.cli.tenant import TOKEN_FILE
-from provisioner.model.input_error import InputError
-from provisioner.opening import Data, read_settings, read_text
-from provisioner.planning import address_plan
-from provisioner.planning.address_plan import AddressPlan
-from provisioner.store.data_directory import check_private
+from provisioner.cli.fabric_options import (
+    Limited,
+    PlanFile,
+    UfmPin,
+    UfmUrl,
+    UfmUser,
+    fabric_access,
+)
+from provisioner.cli.matrix_files import read_matrix
+from provisioner.model.matrix import Matrix
+from provisioner.opening import Data, read_settings
+from provisioner.ports import Clock
 from provisioner.tenants_opening import FabricAccess, open_keeper
 from provisioner.wall_clock import WallClock
 
-HOST = "127.0.0.1"  # TLS, and whoever comes from elsewhere, is a proxy's
+log = logging.getLogger(__name__)
 
 
 def api(
     data: Annotated[Path, typer.Option(help="Data directory of the daemon.")] = Path("var"),
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0: a free one.")] = 8080,
-    plan: Annotated[Path | None, typer.Option(help="The site's address plan.")] = None,
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="0: a free one; api_port without.")
+    ] = None,
+    matrix: Annotated[list[Path] | None, typer.Option(help="Matrix, then overlays.")] = None,
+    artifacts: Annotated[Path, typer.Option(help="Firmware files.")] = Path("artifacts"),
+    plan: PlanFile = None,
     settings: Annotated[Path | None, typer.Option(help="docs/settings.md.")] = None,
-    ca_file: Annotated[Path | None, typer.Option(help="CAs of switches.")] = None,
+    ca_file: Annotated[Path | None, typer.Option(help="CAs of switches and UFM.")] = None,
+    ufm: UfmUrl = "",
+    ufm_user: UfmUser = "",
+    ufm_pin: UfmPin = "",
+    default_limited: Limited = False,
 ) -> None:
-    """Serve the REST API until it is stopped (docs/tenants.md). It runs beside the daemon.
+    """Serve the REST API alone (docs/api.md). `provisioner serve` serves it too: it needs no other.
 
-    Whoever asks shows the token of `provisioner tenant api-token`.
+    Whoever asks shows a token of `provisioner token create`.
     """
-    chosen = AddressPlan() if plan is None else address_plan.parse(str(plan), read_text(plan))
-    access = FabricAccess(chosen, read_settings(settings), ca_file)
-    file = data / TOKEN_FILE
-    if not file.is_file():
-        remedy = "Run `provisioner tenant api-token` first."
-        raise InputError(str(file), "", "there is no token yet", remedy)
-    check_private(file)
-    digest = read_text(file).strip()
+    check_ca("--ca-file", ca_file)
+    chosen = read_settings(settings, api_port=port, api_serve=True)
+    pinned = read_matrix(matrix or [])
+    access = fabric_access(
+        plan,
+        chosen,
+        ca_file,
+        ufm=ufm,
+        ufm_user=ufm_user,
+        ufm_pin=ufm_pin,
+        default_limited=default_limited,
+    )
 
     async def run(opened: Data) -> None:
-        async with open_keeper(opened.store, opened.vault, WallClock(), access) as keeper:
-            app = application(keeper, opened.store, digest)
-            runner = web.AppRunner(app, access_log=None)
-            await runner.setup()
-            try:
-                await web.TCPSite(runner, HOST, port).start()
-                typer.echo(f"http://{HOST}:{runner.addresses[0][1]}")
-                await _stopped()
-            except OSError as error:
-                problem = f"it cannot be served there ({error.strerror or error})"
-                raise InputError("--port", str(port), problem, "Name a free port.") from None
-            finally:
-                await runner.cleanup()
+        async with served_api(data, opened, WallClock(), access, pinned, artifacts) as url:
+            typer.echo(url)
+            await _stopped()
 
     with_data(data, run)
+
+
+@asynccontextmanager
+async def served_api(
+    data: Path, opened: Data, clock: Clock, access: FabricAccess, matrix: Matrix, artifacts: Path
+) -> AsyncIterator[str]:
+    """The REST API in this process, unless the settings say otherwise; its URL."""
+    if not access.settings.api_serve:
+        yield ""
+        return
+    async with open_keeper(opened.store, opened.vault, clock, access) as keeper:
+        parts = api_parts(
+            opened.store, keeper, matrix, artifacts, clock, access.settings, access.ca_file
+        )
+        async with serve_api(parts, data) as url:
+            log.info("the API is at %s/v1/docs; its CA is %s", url, data / CERTIFICATE_FILE)
+            yield url
 
 
 async def _stopped() -> None:

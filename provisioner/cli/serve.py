@@ -15,6 +15,7 @@ import typer
 
 from provisioner.agents_opening import AgentDoor, ServedAgents, serve_agents, simulated
 from provisioner.cli.alert_sources import read_senders
+from provisioner.cli.api import served_api
 from provisioner.cli.checked_options import check_ca, check_directory, check_file
 from provisioner.cli.fabric_options import (
     Limited,
@@ -58,6 +59,7 @@ ArtifactHost = Annotated[
     str, typer.Option(help="Our address that BMCs and switches pull artifacts from.")
 ]
 Port = Annotated[int, typer.Option(min=0, max=65535)]
+ApiPort = Annotated[int | None, typer.Option(min=0, max=65535, help="Of the API; 0: a free one.")]
 AgentHost = Annotated[str, typer.Option(help="Our address that maintenance agents call.")]
 AgentUrl = Annotated[str, typer.Option(help="How ramdisks reach it, if not by host and port.")]
 CaFile = Annotated[Path | None, typer.Option(help="CAs that BMC certificates may have.")]
@@ -73,6 +75,7 @@ def serve(
     artifacts: Artifacts = Path("artifacts"),
     artifact_host: ArtifactHost = "127.0.0.1",
     artifact_port: Port = 8070,
+    api_port: ApiPort = None,
     agent_host: AgentHost = "127.0.0.1",
     agent_port: Port = 6385,
     agent_url: AgentUrl = "",
@@ -99,7 +102,7 @@ def serve(
     it stops goes on, and is looked at again at the next start.
     """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    chosen = read_settings(settings, production=False if lab else None)
+    chosen = read_settings(settings, production=False if lab else None, api_port=api_port)
     pinned = read_matrix(matrix or [])
     _check(simulator, playbooks, artifacts, ca_file)
     door = AgentDoor(agent_host, agent_port, agent_url)
@@ -150,7 +153,8 @@ def serve(
                     watch=watch,
                     cases=CaseRows(opened.store),
                 )
-                await _until_stopped(Daemon(parts))
+                async with served_api(data, opened, clock, access, pinned, artifacts):
+                    await _until_stopped(Daemon(parts))
 
     with asyncio.Runner(loop_factory=new_event_loop) as loop:
         loop.run(run())

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import secrets
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,41 +12,33 @@ from pydantic import ValidationError
 from rich.table import Table
 from rich.text import Text
 
-from provisioner.api.app import digest_of
 from provisioner.api.tenants import Wanted, told
-from provisioner.cli.checked_options import checked_pin, checked_url
 from provisioner.cli.data_options import DataOption, JsonOption, console, with_data
+from provisioner.cli.fabric_options import (
+    Limited,
+    PlanFile,
+    UfmPin,
+    UfmUrl,
+    UfmUser,
+    fabric_access,
+)
 from provisioner.control.tenant_keeper import Answer, TenantKeeper
-from provisioner.model.input_error import InputError
 from provisioner.opening import Data, read_settings, read_text
-from provisioner.planning import address_plan
-from provisioner.planning.address_plan import AddressPlan
 from provisioner.planning.located_yaml import load
 from provisioner.planning.quotas import usage
 from provisioner.planning.tenants import Request
-from provisioner.ports import Secret
-from provisioner.store.data_directory import write_private
-from provisioner.tenants_opening import FabricAccess, open_keeper
-from provisioner.ufm import UfmAddress
+from provisioner.tenants_opening import open_keeper
 from provisioner.wall_clock import WallClock
 
-UFM_SECRET = "PROVISIONER_UFM_SECRET"  # noqa: S105 (the name of the variable)
-TOKEN_FILE = "api-token.sha256"  # noqa: S105 (the name of the file; it holds no token)
+Verb = Callable[[TenantKeeper], Callable[..., Awaitable[Answer]]]
 
 app = typer.Typer(help="Tenants: their networks, quotas and nodes.", no_args_is_help=True)
 
 Dry = Annotated[bool, typer.Option("--dry-run", help="Show each device's change; do nothing.")]
-PlanFile = Annotated[Path | None, typer.Option("--plan", help="The site's address plan.")]
 SettingsFile = Annotated[Path | None, typer.Option("--settings", help="docs/settings.md.")]
 CaFile = Annotated[Path | None, typer.Option("--ca-file", help="CAs of switches and UFM.")]
-UfmUrl = Annotated[str, typer.Option("--ufm", help="UFM, for InfiniBand: https://HOST.")]
-UfmUser = Annotated[str, typer.Option(help=f"Its user; none: {UFM_SECRET} is a token.")]
-UfmPin = Annotated[str, typer.Option(help="SHA-256 of its certificate.")]
 FileOption = Annotated[Path | None, typer.Option("--file", help="vrf, nodes, units, ... (YAML).")]
 Nodes = Annotated[int | None, typer.Option(min=0, help="Nodes that it is to have.")]
-Limited = Annotated[
-    bool, typer.Option(help="The default InfiniBand partition's membership is limited: I know.")
-]
 
 
 @app.callback()
@@ -65,15 +54,15 @@ def options(
     default_limited: Limited = False,
 ) -> None:
     """Tenants: their networks, quotas and nodes."""
-    chosen = AddressPlan() if plan is None else address_plan.parse(str(plan), read_text(plan))
-    access = FabricAccess(chosen, read_settings(settings), ca_file)
-    if ufm:
-        if not os.environ.get(UFM_SECRET):
-            remedy = f"Run: export {UFM_SECRET}=..."
-            raise InputError("--ufm", UFM_SECRET, "it is not set or empty", remedy)
-        secret, pin = Secret(os.environ[UFM_SECRET]), checked_pin(ufm_pin, insecure=False)
-        address = UfmAddress(checked_url("--ufm", ufm), ufm_user, secret, pin)
-        access = replace(access, ufm=address, default_limited=default_limited)
+    access = fabric_access(
+        plan,
+        read_settings(settings),
+        ca_file,
+        ufm=ufm,
+        ufm_user=ufm_user,
+        ufm_pin=ufm_pin,
+        default_limited=default_limited,
+    )
     context.obj = (data, access)
 
 
@@ -98,36 +87,39 @@ def list_tenants(context: typer.Context, as_json: JsonOption = False) -> None:
     console().print(table)
 
 
-@app.command()
-def create(
-    context: typer.Context,
-    name: str,
-    file: FileOption = None,
-    nodes: Nodes = None,
-    dry_run: Dry = False,
-    as_json: JsonOption = False,
-) -> None:
+def wish(verb: Verb) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """A command that says what a tenant is to be; its own text tells what it does with that."""
+
+    def command(told: Callable[..., None]) -> Callable[..., None]:
+        def asked(
+            context: typer.Context,
+            name: str,
+            file: FileOption = None,
+            nodes: Nodes = None,
+            dry_run: Dry = False,
+            as_json: JsonOption = False,
+        ) -> None:
+            wanted = _asked(name, file, nodes)
+            _do(context, lambda k: verb(k)(wanted, dry_run=dry_run), as_json, dry_run)
+
+        asked.__doc__ = told.__doc__
+        return app.command(told.__name__)(asked)
+
+    return command
+
+
+@wish(lambda keeper: keeper.create)
+def create() -> None:
     """Make a tenant: VRF, L3VNI, route targets and policy on every leaf concerned.
 
     Asked again it changes nothing, or goes on where it was interrupted.
     Exit code 1: something stands in the way; it is named with its remedy.
     """
-    asked = _asked(name, file, nodes)
-    _do(context, lambda k: k.create(asked, dry_run=dry_run), as_json, dry_run)
 
 
-@app.command("change")
-def change_tenant(
-    context: typer.Context,
-    name: str,
-    file: FileOption = None,
-    nodes: Nodes = None,
-    dry_run: Dry = False,
-    as_json: JsonOption = False,
-) -> None:
+@wish(lambda keeper: keeper.change)
+def change() -> None:
     """Let a tenant grow, or change its units, neighbours, storage or quota."""
-    asked = _asked(name, file, nodes)
-    _do(context, lambda k: k.change(asked, dry_run=dry_run), as_json, dry_run)
 
 
 @app.command()
@@ -161,20 +153,6 @@ def settle(context: typer.Context, name: str, as_json: JsonOption = False) -> No
 def audit(context: typer.Context, as_json: JsonOption = False) -> None:
     """What of all tenants' networks is not as written down. Exit code 1: something is not."""
     _do(context, lambda k: k.audit(), as_json, True)
-
-
-@app.command("api-token")
-def api_token(context: typer.Context) -> None:
-    """Make the token of the REST API and show it once; only its SHA-256 is kept."""
-
-    async def make(_opened: Data) -> str:
-        token = secrets.token_urlsafe(32)
-        file = context.obj[0] / TOKEN_FILE
-        file.unlink(missing_ok=True)
-        write_private(file, f"{digest_of(token)}\n".encode())
-        return token
-
-    typer.echo(with_data(context.obj[0], make))
 
 
 def _asked(name: str, file: Path | None, nodes: int | None) -> Request:

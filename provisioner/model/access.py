@@ -76,6 +76,8 @@ class ChangeKind(StrEnum):
 class RequestState(StrEnum):
     WAITING = "waiting"  # for another person's approval
     RUNNING = "running"
+    UNDER_WAY = "under_way"  # written down as asked; the node is on its way
+    UNFINISHED = "unfinished"  # written down, not yet so everywhere: settle, or ask again
     DONE = "done"
     FAILED = "failed"  # something stood in the way; `blockers` say what
     REFUSED = "refused"  # an approver said no

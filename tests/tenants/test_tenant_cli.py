@@ -6,13 +6,11 @@ import asyncio
 import contextlib
 import io
 import json
-import stat
 import sys
 from pathlib import Path
 
 import pytest
 
-from provisioner.api.app import digest_of
 from provisioner.cli import main
 from provisioner.model.location import Port
 from provisioner.model.node import Node, NodeKind
@@ -117,21 +115,3 @@ def test_ufm_needs_its_secret_from_the_environment(data, monkeypatch):
 
     assert code == 2
     assert "PROVISIONER_UFM_SECRET" in err
-
-
-def test_the_token_is_shown_once_and_only_its_digest_is_kept(data):
-    first = tenant(data, "api-token")[1].strip()
-    second = tenant(data, "api-token")[1].strip()
-
-    kept = data / "api-token.sha256"
-    assert first != second
-    assert kept.read_text().strip() == digest_of(second)
-    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
-    assert all(second.encode() not in p.read_bytes() for p in data.rglob("*") if p.is_file())
-
-
-def test_the_api_is_not_served_without_a_token(data):
-    code, _, err = run("api", "--data", str(data), "--port", "0")
-
-    assert code == 2
-    assert "api-token" in err

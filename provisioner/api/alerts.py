@@ -1,0 +1,160 @@
+"""Routes of alerts: what stands against nodes, overrides for a time, the word that one is over."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from pydantic import Field
+
+from provisioner.api.changes import Outcome, objection
+from provisioner.api.cursor import cursor, place
+from provisioner.api.operations import OperationView
+from provisioner.api.route import ANYBODY, OPERATORS, Ask, Paging, Reply, Route
+from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
+from provisioner.model.alert import ANY, Alert, Override
+from provisioner.model.base import Record
+from provisioner.planning import alerts as rules
+from provisioner.store import alert_rows
+
+if TYPE_CHECKING:
+    from provisioner.api.parts import ApiParts
+
+TAG = "alerts"
+HOURS_MAX = rules.OVERRIDE_MAX_S / 3600
+LINE = r"^[^\x00-\x1f\x7f]*[^\x00-\x20\x7f][^\x00-\x1f\x7f]*$"  # one line that says something
+
+
+class AlertView(Record):
+    """An alert; `message` is what the device or monitor said."""
+
+    node: str
+    id: str
+    target: str
+    classifications: tuple[str, ...]
+    message: str
+    source: str
+    since: float
+    last_at: float
+    count: int
+    active: bool
+    flapping: bool
+    overridden_until: float = Field(0.0, description="0: it has its effect.")
+
+
+class AlertPage(Record):
+    """A part of the list: by node, what stands first."""
+
+    items: tuple[AlertView, ...]
+    next: str = ""
+
+
+class AlertQuery(Paging):
+    """Which alerts."""
+
+    node: str = Field("", max_length=128, description="Of this node only: cleared ones too.")
+
+
+class Over(Record):
+    """The body of a clearing."""
+
+    id: str = Field(min_length=1, max_length=200, description="Of the alert; * for all.")
+    target: str = Field(ANY, max_length=200, description="The part; * for all.")
+    why: str = Field(min_length=1, max_length=200, pattern=LINE, description="Kept for good.")
+
+
+class Overriding(Over):
+    """The body of an override."""
+
+    hours: float = Field(gt=0, le=HOURS_MAX, description="How long it has no effect.")
+
+
+async def list_all(ask: Ask) -> Reply:
+    """What stands; of one node, what stood too. A tenant sees those of its own nodes."""
+    started = place(ask.query.cursor, int)
+    begin = int(started[0]) if started else 0
+    if ask.query.node:
+        await ask.node(ask.query.node)
+    read = ask.parts.store.read
+    rows = await read(partial(alert_rows.read_alerts, node=ask.query.node))
+    over = await read(partial(alert_rows.read_overrides, node=ask.query.node))
+    if not ask.caller.staff:
+        own = {n.id: n for n in await ask.parts.store.nodes() if ask.may_see(n)}
+        rows = tuple(a for a in rows if a.node in own and a.since >= own[a.node].entered_at)
+    shown = rows[begin : begin + ask.query.limit]
+    items = tuple(_view(a, over, ask.now) for a in shown)
+    more = begin + len(shown) < len(rows)
+    return Reply(AlertPage(items=items, next=cursor(begin + len(shown)) if more else ""))
+
+
+def _view(alert: Alert, overrides: tuple[Override, ...], now: float) -> AlertView:
+    over = rules.overridden(alert, overrides, now)
+    return AlertView(
+        node=alert.node,
+        id=alert.id,
+        target=alert.target,
+        classifications=tuple(c.value for c in alert.classifications),
+        message=alert.message,
+        source=alert.source,
+        since=alert.since,
+        last_at=alert.last_at,
+        count=alert.count,
+        active=alert.active,
+        flapping=alert.flapping,
+        overridden_until=over.until if over else 0.0,
+    )
+
+
+async def override(ask: Ask) -> Reply:
+    """No effect for a time."""
+    return await _ask(ask, ChangeKind.ALERT_OVERRIDE)
+
+
+async def clear(ask: Ask) -> Reply:
+    """It is over."""
+    return await _ask(ask, ChangeKind.ALERT_CLEAR)
+
+
+async def _ask(ask: Ask, kind: ChangeKind) -> Reply:
+    node = await ask.node()
+    arguments = ask.body.model_dump(mode="json")
+    return await ask.parts.works.ask(ask, kind, node.id, node.tenant, arguments)
+
+
+async def change_alert(parts: ApiParts, asked: ChangeRequest) -> Outcome:
+    """Carry it out."""
+    now, told, store = parts.clock.now(), asked.arguments, parts.store
+    ident, target, why = str(told["id"]), str(told["target"]), str(told["why"])
+    detail = {"request": asked.kind.value, "by": asked.asked_by, "id": ident, "target": target}
+    detail |= {"why": why}
+    if asked.kind is ChangeKind.ALERT_OVERRIDE:
+        made = Override(
+            node=asked.subject, id=ident, target=target, by=asked.asked_by, why=why, made_at=now,
+            until=now + float(told["hours"]) * 3600,
+        )  # fmt: skip
+        await store.write(partial(alert_rows.put_override, override=made))
+        await store.journal("request", asked.subject, detail, now)
+        return Outcome(RequestState.DONE, {"until": made.until})
+    rows = await store.read(partial(alert_rows.read_alerts, node=asked.subject))
+    chosen = [a for a in rows if ident in (ANY, a.id) and target in (ANY, a.target)]
+    over = [c for a in chosen if (c := rules.cleared(a, now, f"{asked.asked_by}: {why}"))]
+    if not over:
+        return objection(asked.subject, "no such alert stands", "Look at the list of alerts.")
+    row = [("request", asked.subject, detail)]
+    await store.write(partial(alert_rows.put_alerts, changed=over, journal=row, now=now))
+    return Outcome(RequestState.DONE, {"cleared": len(over)})
+
+
+_DONE = {200: OperationView, 202: OperationView}
+ROUTES = (
+    Route("GET", "/alerts", "list_alerts", TAG, "Alerts that stand.", ANYBODY, list_all,
+          {200: AlertPage}, query=AlertQuery),
+    Route("POST", "/nodes/{node}/alerts/override", "override_alert", TAG,
+          "Take the effect of an alert away for a time.", OPERATORS, override, _DONE,
+          body=Overriding,
+          example={"id": "FanFailed", "target": "*", "why": "the fan is ordered", "hours": 24}),
+    Route("POST", "/nodes/{node}/alerts/clear", "clear_alert", TAG,
+          "Say that an alert is over; it is raised again when it is seen again.", OPERATORS,
+          clear, _DONE, body=Over, refusals={409: "No such alert stands."},
+          example={"id": "FanFailed", "target": "*", "why": "the fan was replaced"}),
+)  # fmt: skip

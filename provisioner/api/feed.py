@@ -1,0 +1,67 @@
+"""Wakes whoever waits for new rows of the journal. One look a second for all of them together, and
+none while nobody waits; the journal's number is the cursor."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from provisioner.ports import StoreFailed
+
+LOOK_S = 1.0  # how late an event may be told; another process may have written it
+
+
+class Feed:
+    """`head` reads the number of the newest row."""
+
+    def __init__(self, head: Callable[[], Awaitable[int]]) -> None:
+        self._head = head
+        self._seen = 0
+        self._news = asyncio.Event()
+        self._looking: asyncio.Task[None] | None = None
+        self.listeners = 0  # that wait now
+        self._open = 0  # streams
+
+    def admit(self, most: int) -> bool:
+        """Whether one more stream may be open; whoever was admitted leaves."""
+        if self._open >= most:
+            return False
+        self._open += 1
+        return True
+
+    def leave(self) -> None:
+        """A stream is over."""
+        self._open -= 1
+
+    async def newer(self, than: int, timeout_s: float) -> bool:
+        """Whether there is a row after `than` within this time."""
+        self.listeners += 1
+        try:
+            if self._looking is None or self._looking.done():
+                self._looking = asyncio.create_task(self._look(), name="journal feed")
+            async with asyncio.timeout(timeout_s):
+                while self._seen <= than:
+                    await self._news.wait()
+            return True
+        except TimeoutError:
+            return False
+        finally:
+            self.listeners -= 1
+
+    async def _look(self) -> None:
+        while self.listeners:
+            try:
+                head = await self._head()
+            except StoreFailed:
+                return  # the daemon ends by itself
+            if head > self._seen:
+                self._seen = head
+                self._news.set()
+                self._news = asyncio.Event()
+            await asyncio.sleep(LOOK_S)
+
+    async def close(self) -> None:
+        """Look no more."""
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.gather(self._looking, return_exceptions=True)

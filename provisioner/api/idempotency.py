@@ -1,0 +1,87 @@
+"""Idempotency-Key: a change that is asked for twice with one key is made once.
+
+After the IETF draft "The Idempotency-Key HTTP Header Field": the second one gets the first one's
+answer; another request under the same key is 422; one whose first is still under way is 409. Keys
+are each caller's own. A no is kept like a yes: whoever corrects a request takes a new key.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import re
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+from aiohttp import web
+
+from provisioner.api.problem import Refused, answered, no
+from provisioner.api.route import Ask
+from provisioner.store import answer_rows
+
+HEADER = "Idempotency-Key"
+KEY = re.compile(r'"?[\x21\x23-\x7e]{1,128}"?')  # the draft has a quoted string; both are taken
+KEPT_HEADERS = ("ETag", "Location", "Content-Type")
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Answer = Callable[[], Awaitable[web.StreamResponse]]
+
+
+async def once(ask: Ask, raw: bytes, answer: Answer) -> web.StreamResponse:
+    """The answer, made now or kept from the first time."""
+    given = ask.request.headers.get(HEADER)
+    if given is None:
+        return await answer()
+    if not KEY.fullmatch(given):
+        unblock = "Send 1 to 128 visible characters, such as a UUID."
+        raise no(400, "key", "The idempotency key is not readable", unblock)
+    key, caller = given.strip('"'), ask.caller.via + " " + ask.caller.subject
+    parts, keep_s = ask.parts, ask.parts.settings.api_keys_keep_h * 3600
+    begin = partial(
+        answer_rows.begin,
+        caller=caller,
+        key=key,
+        fingerprint=_fingerprint(ask.request, raw),
+        now=ask.now,
+        keep_s=keep_s,
+    )
+    kept = await parts.store.write(begin)
+    if kept is not None:
+        return _replayed(kept, _fingerprint(ask.request, raw))
+    # whoever hangs up does not stop what he asked for, nor the keeping of its answer
+    return await asyncio.shield(asyncio.ensure_future(_made(ask, caller, key, answer)))
+
+
+async def _made(ask: Ask, caller: str, key: str, answer: Answer) -> web.StreamResponse:
+    store = ask.parts.store
+    try:
+        told = await answer()
+    except Refused as refused:
+        if refused.problem.status >= 500:  # nothing was begun, or it may be tried again
+            await store.write(partial(answer_rows.release, caller=caller, key=key))
+            raise
+        told = answered(refused)
+    assert isinstance(told, web.Response)
+    headers = {name: told.headers[name] for name in KEPT_HEADERS if name in told.headers}
+    body = bytes(told.body).decode() if isinstance(told.body, bytes) else ""
+    keep = partial(answer_rows.finish, status=told.status, headers=headers, body=body)
+    await store.write(lambda c: keep(c, caller, key))
+    return told
+
+
+def _fingerprint(request: web.Request, raw: bytes) -> str:
+    """What was asked: the same key with anything else is another request."""
+    said = [request.method, request.path_qs, request.headers.get("If-Match", "")]
+    return hashlib.sha256(json.dumps(said).encode() + raw).hexdigest()
+
+
+def _replayed(kept: answer_rows.KeptAnswer, fingerprint: str) -> web.Response:
+    if kept.fingerprint != fingerprint:
+        unblock = "Take a new key for a new request."
+        raise no(422, "key-reused", "This key was used for another request", unblock)
+    if kept.status == 0:
+        unblock = "Ask again in a minute. If it stays so, look at what became of it first."
+        raise no(409, "key-open", "The request with this key has no answer yet", unblock)
+    headers = {**kept.headers, "Idempotency-Replayed": "true", "Cache-Control": "no-store"}
+    return web.Response(status=kept.status, body=kept.body.encode(), headers=headers)

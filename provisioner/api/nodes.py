@@ -1,0 +1,258 @@
+"""Routes of nodes and switches: lists, one node, its parts, plan, history, and what may be asked.
+
+A tenant sees its own nodes, without the addresses of their BMCs and without our words about them.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from pydantic import Field
+from sqlalchemy import Connection
+
+from provisioner.api.changes import Outcome, objection
+from provisioner.api.cursor import cursor, place
+from provisioner.api.operations import OperationView
+from provisioner.api.picking import Picked, pick
+from provisioner.api.problem import missing
+from provisioner.api.route import (
+    ANYBODY,
+    OPERATORS,
+    OPERATORS_AND_TENANTS,
+    Ask,
+    Paging,
+    Reply,
+    Route,
+    tag_of,
+)
+from provisioner.model.access import ChangeKind, ChangeRequest, RequestState, Role
+from provisioner.model.base import Record
+from provisioner.model.location import Location, Port
+from provisioner.model.node import BmcRef, Node, NodeKind
+from provisioner.model.outcome import Blocker
+from provisioner.planning.requests import reclaim, retry
+from provisioner.store import journal as chain
+from provisioner.store import node_rows, page_rows
+
+if TYPE_CHECKING:
+    from provisioner.api.parts import ApiParts
+
+TAG = "nodes"
+
+
+class NodeView(Record):
+    """A node as its caller may see it. Times are seconds since the epoch."""
+
+    id: str
+    kind: NodeKind
+    generation: int
+    state: str
+    entered_at: float
+    placement: str
+    vrf: str
+    release: str
+    profile: str
+    tenant: str
+    certificate: str
+    location: Location
+    ports: tuple[Port, ...]
+    boots: str
+    blockers: tuple[Blocker, ...] = ()
+    note: str = ""
+    attempts: int = 0
+    address: str = ""
+    bmcs: tuple[BmcRef, ...] = ()
+
+
+class NodePage(Record):
+    """A part of a list, by id."""
+
+    items: tuple[NodeView, ...]
+    next: str = Field("", description="Cursor of the next page; empty: this is the last.")
+
+
+class NodeQuery(Paging):
+    """Which nodes."""
+
+    where: str = Field(
+        "", max_length=2000, description="An expression: `state=released and not tenant=red`."
+    )
+
+
+class Count(Record):
+    """How many nodes are alike in these."""
+
+    kind: str
+    state: str
+    release: str
+    tenant: str
+    nodes: int
+
+
+class Summary(Record):
+    """The fleet in numbers."""
+
+    nodes: int
+    counts: tuple[Count, ...]
+
+
+class Fleet(Record):
+    """Every node in one line each, without its body: for a map of the whole fleet."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+class Reclaim(Record):
+    """The body of a reclaim."""
+
+    for_repair: bool = Field(
+        default=False, description="It goes back to the same tenant when it is well."
+    )
+
+
+def view(node: Node, *, staff: bool) -> NodeView:
+    """What the caller may see of it."""
+    return NodeView.model_construct(  # a stored node was checked when it was read
+        id=node.id,
+        kind=node.kind,
+        generation=node.generation,
+        state=node.state.value,
+        entered_at=node.entered_at,
+        placement=node.placement.value,
+        vrf=node.vrf,
+        release=node.release,
+        profile=node.profile,
+        tenant=node.tenant,
+        certificate=node.certificate,
+        location=node.location,
+        ports=node.ports,
+        boots=node.boots.value,
+        blockers=node.blockers if staff else (),
+        note=node.note if staff else "",
+        attempts=node.attempts if staff else 0,
+        address=node.address if staff else "",
+        bmcs=node.bmcs if staff else (),
+    )
+
+
+async def _page(ask: Ask, kind: NodeKind | None) -> Reply:
+    started = place(ask.query.cursor, str)
+    wanted = Picked(ask.query.where, kind, "" if ask.caller.staff else ask.caller.tenant)
+    after = str(started[0]) if started else ""
+    found, last = await pick(ask.parts.store, wanted, after, ask.query.limit)
+    shown = tuple(view(n, staff=ask.caller.staff) for n in found)
+    return Reply(NodePage.model_construct(items=shown, next=cursor(last) if last else ""))
+
+
+async def list_nodes(ask: Ask) -> Reply:
+    """Hosts and switches."""
+    return await _page(ask, None)
+
+
+async def list_switches(ask: Ask) -> Reply:
+    """Switches only."""
+    return await _page(ask, NodeKind.SWITCH)
+
+
+async def show(ask: Ask) -> Reply:
+    """One node."""
+    node = await ask.node()
+    return Reply(view(node, staff=ask.caller.staff), etag=tag_of(node.generation))
+
+
+async def show_switch(ask: Ask) -> Reply:
+    """One switch."""
+    node = await ask.node(ask.word("switch"))
+    if node.kind is not NodeKind.SWITCH:
+        raise missing("switch")
+    return Reply(view(node, staff=ask.caller.staff), etag=tag_of(node.generation))
+
+
+async def summary(ask: Ask) -> Reply:
+    """Numbers of the fleet, or of the tenant's part of it."""
+    tenant = None if ask.caller.staff else ask.caller.tenant
+    rows = await ask.parts.store.read(partial(page_rows.summary, tenant=tenant))
+    names = ("kind", "state", "release", "tenant", "nodes")
+    counts = tuple(Count(**dict(zip(names, row, strict=True))) for row in rows)
+    return Reply(Summary(nodes=sum(c.nodes for c in counts), counts=counts))
+
+
+async def fleet(ask: Ask) -> Reply:
+    """Every node in one answer."""
+    tenant = None if ask.caller.staff else ask.caller.tenant
+    rows = await ask.parts.store.read(partial(page_rows.fleet, tenant=tenant))
+    return Reply(Fleet.model_construct(columns=tuple(page_rows.COLUMNS), rows=tuple(rows)))
+
+
+async def ask_retry(ask: Ask) -> Reply:
+    """Out of quarantine."""
+    return await _ask(ask, ChangeKind.NODE_RETRY, {})
+
+
+async def ask_reclaim(ask: Ask) -> Reply:
+    """Back from its tenant, or given back by it."""
+    return await _ask(ask, ChangeKind.NODE_RECLAIM, {"for_repair": ask.body.for_repair})
+
+
+async def _ask(ask: Ask, kind: ChangeKind, arguments: dict[str, object]) -> Reply:
+    node = await ask.node()
+    ask.check_match(tag_of(node.generation))
+    if ask.request.headers.get("If-Match", "*").strip() != "*":
+        arguments["generation"] = node.generation
+    if ask.caller.roles == {Role.TENANT}:
+        arguments["tenant"] = ask.caller.tenant
+    return await ask.parts.works.ask(ask, kind, node.id, node.tenant, arguments)
+
+
+async def change_node(parts: ApiParts, asked: ChangeRequest) -> Outcome:
+    """Carry out a request on a node: one transaction with the journal's row of it."""
+    node, now = await parts.store.node(asked.subject), parts.clock.now()
+    if node is None:
+        return objection(asked.subject, "there is no such node any more", "Look at the list.")
+    told = asked.arguments
+    if told.get("generation", node.generation) != node.generation:
+        return objection(node.id, "it changed since it was asked for", "Look, then ask again.")
+    if told.get("tenant", node.tenant) != node.tenant:
+        return objection(node.id, "it is another tenant's now", "Ask for your own nodes.")
+    word = asked.kind.value.partition(".")[2]
+    if asked.kind is ChangeKind.NODE_RETRY:
+        changed = retry(node, now)
+    else:
+        changed = reclaim(node, now, for_repair=bool(told.get("for_repair")))
+    if isinstance(changed, str):
+        return objection(node.id, changed, "See what it waits for: GET it.")
+    detail = {"request": word, "by": asked.asked_by, "id": asked.id, "approved": asked.decided_by}
+
+    def work(connection: Connection) -> None:
+        node_rows.save_node(connection, changed)
+        chain.append(connection, "request", changed.id, detail, now)
+
+    await parts.store.write(work)
+    return Outcome(RequestState.UNDER_WAY, {"state": changed.state.value})
+
+
+ROUTES = (
+    Route("GET", "/nodes", "list_nodes", TAG, "Hosts and switches, by id.", ANYBODY, list_nodes,
+          {200: NodePage}, query=NodeQuery),
+    Route("GET", "/nodes/{node}", "show_node", TAG, "One node: where it is and what it waits for.",
+          ANYBODY, show, {200: NodeView}, entity=True),
+    Route("POST", "/nodes/{node}/retry", "retry_node", TAG,
+          "Let a quarantined node try again.", OPERATORS, ask_retry,
+          {200: OperationView, 202: OperationView}, entity=True,
+          refusals={409: "It is not quarantined."}),
+    Route("POST", "/nodes/{node}/reclaim", "reclaim_node", TAG,
+          "Take a released node back: drained, fenced, erased. A tenant gives back its own.",
+          OPERATORS_AND_TENANTS, ask_reclaim, {200: OperationView, 202: OperationView},
+          body=Reclaim, entity=True, refusals={409: "It is not released."},
+          example={"for_repair": False}),
+    Route("GET", "/switches", "list_switches", "switches", "Switches, by id.", ANYBODY,
+          list_switches, {200: NodePage}, query=NodeQuery),
+    Route("GET", "/switches/{switch}", "show_switch", "switches", "One switch.", ANYBODY,
+          show_switch, {200: NodeView}, entity=True),
+    Route("GET", "/summary", "summarise", TAG, "The fleet in numbers.", ANYBODY, summary,
+          {200: Summary}),
+    Route("GET", "/fleet", "show_fleet", TAG, "Every node in one line: for a map.", ANYBODY, fleet,
+          {200: Fleet}),
+)  # fmt: skip

@@ -1,0 +1,187 @@
+"""OpenAPI 3.1 from the table of routes: nothing is written twice."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import Any, Literal
+
+from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
+
+from provisioner.api.app import BODY_MAX, models
+from provisioner.api.pages import Document, Page
+from provisioner.api.problem import MEDIA, Problem
+from provisioner.api.route import PREFIX, Route
+
+REF = "#/components/schemas/{model}"
+WORDS = {
+    "node": "Name of a node.",
+    "switch": "Name of a switch.",
+    "tenant": "Name of a tenant.",
+    "certificate": "Id of a certificate.",
+    "release": "Name of a release in the matrix.",
+    "newer": "Name of the release to move to.",
+    "operation": "Id of an operation: r12, or su0-n03:7.",
+    "request": "Id of a request: r12.",
+    "token": "Id of a token, as listed.",
+    "file": "Name of a file of the page.",
+}
+_KEY = {
+    "name": "Idempotency-Key",
+    "in": "header",
+    "required": False,
+    "description": "Asked again with the same key, a change is made once and answered alike.",
+    "schema": {"type": "string", "pattern": r"^[!#-~]{1,128}$"},
+}
+_MATCH = {
+    "name": "If-Match",
+    "in": "header",
+    "required": False,
+    "description": "ETag of what the decision rests on; 412 if it changed since.",
+    "schema": {"type": "string", "pattern": r'^(\*|"[!#-~]{1,60}")$'},
+}
+_NONE_MATCH = {
+    "name": "If-None-Match",
+    "in": "header",
+    "required": False,
+    "description": "ETag of what is known already; 304 if it is still so.",
+    "schema": {"type": "string", "pattern": r'^"[!#-~]{1,60}"$'},
+}
+
+
+def document(routes: Sequence[Route]) -> dict[str, Any]:
+    """The whole document, as JSON's values."""
+    kept = [m for m in models(routes) if m not in (Document, Page)]
+    kept.append(Problem)
+    bodies = {r.body for r in routes}
+    _, schemas = models_json_schema([_mode(m, asked=m in bodies) for m in kept], ref_template=REF)
+    paths: dict[str, Any] = {}
+    for route in routes:
+        paths.setdefault(PREFIX + route.path, {})[route.verb.lower()] = _operation(route)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "The provisioner",
+            "version": version("gpu-provisioner"),
+            "description": "Nodes from racked to released, upgraded in waves, and back.",
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "servers": [{"url": "/"}],
+        "security": [{"bearer": []}],
+        "tags": [{"name": t} for t in dict.fromkeys(r.tag for r in routes)],
+        "paths": paths,
+        "components": {
+            "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
+            "schemas": schemas["$defs"],
+        },
+    }
+
+
+def _mode(
+    model: type[BaseModel], *, asked: bool
+) -> tuple[type[BaseModel], Literal["validation", "serialization"]]:
+    """What is asked for may leave out defaults; what is answered has all."""
+    return model, "validation" if asked else "serialization"
+
+
+def text(routes: Sequence[Route]) -> bytes:
+    """The document as it is served."""
+    return json.dumps(document(routes), indent=1, sort_keys=False).encode()
+
+
+def _operation(route: Route) -> dict[str, Any]:
+    told: dict[str, Any] = {
+        "operationId": route.name,
+        "tags": [route.tag],
+        "summary": route.summary,
+        "parameters": _parameters(route),
+        "responses": _responses(route),
+        "x-roles": sorted(r.value for r in route.roles),
+    }
+    if not route.roles:
+        told["security"] = []
+    if route.body is not None:
+        schema = {"$ref": REF.format(model=route.body.__name__)}
+        content: dict[str, Any] = {"schema": schema}
+        if route.example is not None:
+            content["example"] = dict(route.example)
+        required = any(f.is_required() for f in route.body.model_fields.values())
+        told["requestBody"] = {"required": required, "content": {"application/json": content}}
+    return told
+
+
+def _parameters(route: Route) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = [
+        {
+            "name": word,
+            "in": "path",
+            "required": True,
+            "description": WORDS[word],
+            "schema": {"type": "string", "minLength": 1, "maxLength": 128},
+        }
+        for word in re.findall(r"\{(\w+)\}", route.path)
+    ]
+    schema = route.query.model_json_schema()
+    for name, said in schema.get("properties", {}).items():
+        said = {k: v for k, v in said.items() if k != "title"}
+        about = said.pop("description", "")
+        found.append(
+            {"name": name, "in": "query", "required": False, "description": about, "schema": said}
+        )
+    if route.changes:
+        found.append(_KEY)
+        if route.entity:
+            found.append(_MATCH)
+    elif route.roles and route.media == "application/json":
+        found.append(_NONE_MATCH)
+    return found
+
+
+def _responses(route: Route) -> dict[str, Any]:
+    told: dict[str, Any] = {}
+    for status, model in route.answers.items():
+        schema: dict[str, Any] = {"$ref": REF.format(model=model.__name__)}
+        if model is Document:
+            schema = {"type": "object"}
+        elif model is Page or route.media == "text/event-stream":
+            schema = {"type": "string"}
+        headers = {"ETag": {"schema": {"type": "string"}}} if route.media.endswith("json") else {}
+        if status == 202:
+            headers["Location"] = {"schema": {"type": "string"}}
+        about = {200: "It is so.", 202: "It is under way, or waits: follow the operation."}[status]
+        told[str(status)] = {
+            "description": about,
+            "headers": headers,
+            "content": {route.media: {"schema": schema}},
+        }
+    if not route.changes and route.roles and route.media == "application/json":
+        told["304"] = {"description": "What you have is still so."}
+    for status, why in sorted((_refusals(route) | dict(route.refusals)).items()):
+        content = {MEDIA: {"schema": {"$ref": REF.format(model="Problem")}}}
+        told[str(status)] = {"description": why, "content": content}
+    return told
+
+
+def _refusals(route: Route) -> dict[int, str]:
+    found: dict[int, str] = {}
+    if route.query.model_fields or "{" in route.path or route.changes:
+        found[400] = "A parameter or the body is not what this takes."
+    if route.roles:
+        found[401] = "No good bearer token."
+        found[403] = "The token's role may not do this."
+    if "{" in route.path:
+        found[404] = "There is no such thing, or it is not yours."
+    if route.changes:
+        found[409] = "It cannot be done now; each blocker has its remedy."
+        found[413] = f"The body is larger than {BODY_MAX} bytes."
+        found[422] = "The idempotency key was used for another request."
+        found[503] = "A device, or the daemon, is not able to now."
+        if route.entity:
+            found[412] = "It changed since the ETag that you name."
+        if route.body is not None:
+            found[408] = "The body did not come."
+            found[415] = "The body is not JSON."
+    return found

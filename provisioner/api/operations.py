@@ -1,0 +1,118 @@
+"""What an operation looks like to whoever follows it: a request of a person, or a node's own.
+
+A request on a node is done when the node rests again, which may be hours after it was written down.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field
+
+from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
+from provisioner.model.base import Record
+from provisioner.model.node import Node, State
+from provisioner.model.operation import Operation
+from provisioner.model.outcome import Blocker
+
+RESTING = frozenset({State.CERTIFIED, State.RELEASED, State.RETIRED})
+
+
+class OperationView(Record):
+    """An undertaking to follow at /v1/operations/{id}."""
+
+    id: str  # "r12": a request; "su0-n03:7": the seventh operation of a node; "": a dry run
+    kind: str
+    subject: str
+    state: str  # waiting | running | done | failed | refused | expired | lost | unfinished | parked
+    phase: str = ""
+    note: str = ""
+    asked_by: str = ""
+    opened_at: float = 0.0
+    ended_at: float = 0.0
+    decided_by: str = ""
+    arguments: dict[str, Any] = Field(default_factory=dict)
+    result: dict[str, Any] | None = None
+    blockers: tuple[Blocker, ...] = ()
+
+    @property
+    def over(self) -> bool:
+        """Whether following it is of no use any more."""
+        return self.state not in ("waiting", "running")
+
+
+def view_of_request(
+    asked: ChangeRequest, node: Node | None, now: float, limit_s: float
+) -> OperationView:
+    """A request as it stands now; `node`: its subject, if that is one."""
+    state, note, blockers, ended = asked.state.value, asked.note, asked.blockers, asked.ended_at
+    if asked.state is RequestState.WAITING and now - asked.asked_at > limit_s:
+        state = RequestState.EXPIRED.value
+    elif asked.state is RequestState.UNDER_WAY:
+        state, note, blockers, ended = _on_its_way(asked, node)
+    return OperationView(
+        id=f"r{asked.id}" if asked.id else "",
+        kind=asked.kind.value,
+        subject=asked.subject,
+        state=state,
+        note=note,
+        asked_by=asked.asked_by,
+        opened_at=asked.asked_at,
+        ended_at=ended,
+        decided_by=asked.decided_by,
+        arguments=asked.arguments,
+        result=asked.result,
+        blockers=blockers,
+    )
+
+
+def _on_its_way(
+    asked: ChangeRequest, node: Node | None
+) -> tuple[str, str, tuple[Blocker, ...], float]:
+    if node is None:
+        return "failed", "the node is gone", (), asked.ended_at
+    reached = node.entered_at if node.entered_at >= asked.asked_at else 0.0
+    if reached and node.state in RESTING:
+        return "done", f"it is {node.state.value}", (), reached
+    if reached and node.state is State.QUARANTINED:
+        return "failed", "it is quarantined", node.blockers, reached
+    return "running", f"{node.state.value}: {node.note}", node.blockers, 0.0
+
+
+def view_of_operation(operation: Operation) -> OperationView:
+    """A node's own undertaking."""
+    words = {"active": "running"}
+    return OperationView(
+        id=public_id(operation.id),
+        kind=operation.want,
+        subject=operation.node,
+        state=words.get(operation.status.value, operation.status.value),
+        phase=operation.phase,
+        note=operation.note,
+        asked_by="provisioner",
+        opened_at=operation.opened_at,
+    )
+
+
+def public_id(operation_id: str) -> str:
+    """Such as "node#7" as it stands in a path, where "#" would begin a fragment."""
+    node, _, number = operation_id.rpartition("#")
+    return f"{node}:{number}"
+
+
+def stored_id(public: str) -> str:
+    """The inverse of `public_id`."""
+    node, _, number = public.rpartition(":")
+    return f"{node}#{number}"
+
+
+def request_number(public: str) -> int:
+    """12 of "r12"; 0 if it is no id of a request."""
+    digits = public[1:]
+    good = public.startswith("r") and digits.isascii() and digits.isdigit() and len(digits) < 16
+    return int(digits) if good else 0
+
+
+def approvable(kind: ChangeKind, policy: tuple[ChangeKind, ...]) -> bool:
+    """Whether the site wants a second person for this."""
+    return kind in policy

@@ -1,0 +1,34 @@
+"""What the API is made of: everything that handlers may reach."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from provisioner.access.identity import Identity
+from provisioner.api.changes import Works
+from provisioner.api.feed import Feed
+from provisioner.control.tenant_keeper import TenantKeeper
+from provisioner.model.matrix import Matrix
+from provisioner.planning.planner import PlanCache
+from provisioner.ports import Clock
+from provisioner.settings import Settings
+from provisioner.store.sql_store import SqlStore
+
+
+@dataclass(frozen=True)
+class ApiParts:
+    """One per process."""
+
+    store: SqlStore
+    clock: Clock
+    settings: Settings
+    identity: Identity
+    keeper: TenantKeeper
+    matrix: Matrix
+    artifacts: Path
+    plans: PlanCache
+    works: Works
+    feed: Feed
+    static: Mapping[str, tuple[str, bytes]]  # path -> (type, content) of pages

@@ -1,0 +1,68 @@
+"""Picks nodes by an expression, a bounded number of rows at a time.
+
+The expression decides; columns only narrow what is read. So a page may hold fewer nodes than asked
+for, or none, while there is more: the cursor says where it stopped looking.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from functools import lru_cache, partial
+
+from provisioner.api.problem import no
+from provisioner.model.input_error import InputError
+from provisioner.model.node import Node, NodeKind
+from provisioner.planning.select_expression import NODE_FIELDS, Expression, facts_of, parse
+from provisioner.store import page_rows
+from provisioner.store.sql_store import SqlStore
+
+LOOKED_MAX = 1000  # nodes that one page looks at: some 20 ms
+
+
+@dataclass(frozen=True)
+class Picked:
+    """Which nodes. `tenant` not "": of that tenant only, whatever the expression says."""
+
+    where: str
+    kind: NodeKind | None
+    tenant: str
+
+
+async def pick(
+    store: SqlStore, wanted: Picked, after: str, limit: int
+) -> tuple[tuple[Node, ...], str]:
+    """The nodes, and the id to go on after ("": there are no more). Refused for bad words."""
+    expression = _expression(wanted.where) if wanted.where.strip() else None
+    narrowed = dict(_narrowed(expression))
+    if wanted.kind is not None:
+        narrowed["kind"] = {wanted.kind.value}
+    if wanted.tenant:
+        narrowed["tenant"] = {wanted.tenant}
+    looks = limit if expression is None else LOOKED_MAX
+    read = partial(page_rows.nodes_page, after=after, limit=looks + 1, narrowed=narrowed)
+    rows = await store.read(read)
+    found: list[Node] = []
+    for row in rows[:looks]:
+        if expression is None or expression.matches(facts_of(row)):
+            found.append(row)
+            if len(found) == limit:
+                return tuple(found), "" if row is rows[-1] else row.id
+    return tuple(found), rows[looks - 1].id if len(rows) > looks else ""
+
+
+@lru_cache(maxsize=256)
+def _parsed(text: str) -> Expression:
+    return parse(text, NODE_FIELDS, "where")
+
+
+def _expression(text: str) -> Expression:
+    try:
+        return _parsed(text)
+    except InputError as error:
+        detail = f"{error.where}: {error.problem}"
+        raise no(400, "where", "The expression cannot be read", error.remedy, detail) from None
+
+
+def _narrowed(_expression: Expression | None) -> Mapping[str, Collection[str]]:
+    return {}

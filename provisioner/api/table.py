@@ -1,0 +1,50 @@
+"""The table of contents of the API: every route, and who carries out each kind of change.
+
+A new noun is one module with `ROUTES`, and one name here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from provisioner.api import (
+    alerts,
+    certificates,
+    credentials,
+    events,
+    matters,
+    node_parts,
+    nodes,
+    pages,
+    requests,
+    tenants,
+)
+from provisioner.api.changes import Execute
+from provisioner.api.route import Route
+from provisioner.model.access import ChangeKind
+
+ALL: tuple[Route, ...] = (
+    *nodes.ROUTES,
+    *node_parts.ROUTES,
+    *tenants.ROUTES,
+    *certificates.ROUTES,
+    *alerts.ROUTES,
+    *matters.ROUTES,
+    *requests.ROUTES,
+    *events.ROUTES,
+    *credentials.ROUTES,
+    *pages.ROUTES,
+)
+
+EXECUTORS: Mapping[ChangeKind, Execute] = {
+    ChangeKind.NODE_RETRY: nodes.change_node,
+    ChangeKind.NODE_RECLAIM: nodes.change_node,
+    ChangeKind.TENANT_PUT: tenants.change_tenant,
+    ChangeKind.TENANT_SHRINK: tenants.change_tenant,
+    ChangeKind.TENANT_DELETE: tenants.change_tenant,
+    ChangeKind.TENANT_SETTLE: tenants.change_tenant,
+    ChangeKind.CERTIFICATE_REVOKE: certificates.change_certificate,
+    ChangeKind.ALERT_OVERRIDE: alerts.change_alert,
+    ChangeKind.ALERT_CLEAR: alerts.change_alert,
+    ChangeKind.TOKEN_REVOKE: credentials.change_token,
+}

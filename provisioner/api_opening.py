@@ -1,0 +1,167 @@
+"""Opens the REST API: identity, work, feed and the server, over TLS with our own authority."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+from aiohttp import web
+
+from provisioner import components
+from provisioner.access.identity import Identity
+from provisioner.access.oidc import OidcProvider, OidcSite
+from provisioner.agent.tls import open_authority
+from provisioner.api import openapi, pages, table
+from provisioner.api.app import application
+from provisioner.api.changes import Works
+from provisioner.api.feed import Feed
+from provisioner.api.parts import ApiParts
+from provisioner.control.tenant_keeper import TenantKeeper
+from provisioner.model.access import Token
+from provisioner.model.input_error import InputError
+from provisioner.model.matrix import Matrix
+from provisioner.planning.planner import PlanCache
+from provisioner.ports import Clock
+from provisioner.settings import Settings
+from provisioner.store import page_rows, request_rows, token_rows
+from provisioner.store.sql_store import SqlStore
+
+log = logging.getLogger(__name__)
+EVERYWHERE = frozenset({"0.0.0.0", "::"})  # noqa: S104 (no name by which anybody reaches us)
+HANDSHAKE_S = 10.0  # TLS, of whoever connects
+SHUTDOWN_S = 2.0  # streams are cut after it
+
+
+def api_parts(
+    store: SqlStore,
+    keeper: TenantKeeper,
+    matrix: Matrix,
+    artifacts: Path,
+    clock: Clock,
+    settings: Settings,
+    ca_file: Path | None = None,
+) -> ApiParts:
+    """Everything that handlers reach. Raises InputError for settings that cannot be."""
+
+    async def find(digest: str) -> Token | None:
+        return await store.read(partial(token_rows.find_token, digest=digest))
+
+    async def head() -> int:
+        return (await store.read(page_rows.journal_head))[0]
+
+    provider = None
+    if settings.api_oidc_issuer:
+        site = OidcSite(
+            settings.api_oidc_issuer,
+            settings.api_oidc_audience,
+            settings.api_oidc_roles_claim,
+            settings.api_oidc_tenant_claim,
+            settings.api_oidc_role_prefix,
+        )
+        provider = OidcProvider(site, clock.now, ca_file)
+    document = ("application/json", openapi.text(table.ALL))
+    return ApiParts(
+        store=store,
+        clock=clock,
+        settings=settings,
+        identity=Identity(find, clock, provider),
+        keeper=keeper,
+        matrix=matrix,
+        artifacts=artifacts,
+        plans=PlanCache(matrix, components.ALL, settings.production),
+        works=Works(table.EXECUTORS),
+        feed=Feed(head),
+        static={**pages.static_files(), pages.OPENAPI: document},
+    )
+
+
+@asynccontextmanager
+async def serve_api(parts: ApiParts, data: Path) -> AsyncIterator[str]:
+    """Serve it where the settings say; its URL. Raises InputError if it cannot be served there.
+
+    What the process before left under way is told as lost.
+    """
+    settings = parts.settings
+    context = tls_context(data, settings)
+    lost = await parts.store.write(partial(request_rows.give_up, now=parts.clock.now()))
+    for asked in lost:
+        log.warning("request %s (%s) was under way when the daemon ended", asked.id, asked.kind)
+    runner = web.AppRunner(
+        application(parts, table.ALL),
+        access_log=None,
+        # also ends a connection that sends its headers too slowly
+        keepalive_timeout=settings.api_idle_s,
+        shutdown_timeout=SHUTDOWN_S,
+    )
+    await runner.setup()
+    server: asyncio.Server | None = None
+    try:
+        try:
+            server = await listen(runner, settings, context)
+        except OSError as error:
+            problem = f"the API cannot be served there ({error.strerror or error})"
+            remedy = "Name a free port at an address of this machine: api_host, api_port."
+            where = f"{settings.api_host}:{settings.api_port}"
+            raise InputError("api_host", where, problem, remedy) from None
+        bound = server.sockets[0].getsockname()[1]
+        host = f"[{settings.api_host}]" if ":" in settings.api_host else settings.api_host
+        yield f"https://{host}:{bound}"
+    finally:
+        if server is not None:
+            server.close()
+        await runner.cleanup()
+
+
+async def listen(
+    runner: web.AppRunner, settings: Settings, context: ssl.SSLContext | None
+) -> asyncio.Server:
+    """The listening socket; connections over the limit are closed at once."""
+    handlers = runner.server
+    assert handlers is not None, "the runner is set up"
+
+    def connect() -> asyncio.Protocol:
+        if len(handlers.connections) >= settings.api_connections_max:
+            return _Full()
+        return handlers()
+
+    timeout = HANDSHAKE_S if context is not None else None
+    return await asyncio.get_running_loop().create_server(
+        connect,
+        settings.api_host,
+        settings.api_port,
+        ssl=context,
+        ssl_handshake_timeout=timeout,
+        backlog=128,
+    )
+
+
+class _Full(asyncio.Protocol):
+    """A connection too many."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport.close()
+
+
+def tls_context(data: Path, settings: Settings) -> ssl.SSLContext:
+    """The site's own certificate, or one of our authority, whose certificate clients trust.
+
+    Raises InputError if it cannot be used.
+    """
+    if settings.api_certificate:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        try:
+            context.load_cert_chain(settings.api_certificate)
+        except (OSError, ssl.SSLError) as error:
+            remedy = "Name a PEM file with the certificate, its chain and its key."
+            problem = f"it cannot be used ({error.strerror or error})"
+            raise InputError("api_certificate", settings.api_certificate, problem, remedy) from None
+        return context
+    named = [*settings.api_names, settings.api_host, "localhost", "127.0.0.1"]
+    hosts = tuple(dict.fromkeys(n for n in named if n and n not in EVERYWHERE))
+    return open_authority(data).server_context(hosts)

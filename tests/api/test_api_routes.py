@@ -1,0 +1,134 @@
+"""Every route of the table, as each role: who may, who may not, and what a foreign tenant sees."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from served import Served, run
+
+from provisioner.api import openapi, table
+from provisioner.api.route import PREFIX, Route
+from provisioner.model.access import Role
+
+# what stands in the variable parts of a path: things of the tenant red
+RED = {
+    "node": "su0-n01",
+    "switch": "leaf-su0-r0",
+    "tenant": "red",
+    "certificate": "cert-su0-n01",
+    "release": "spectrum-x-1.3.0",
+    "newer": "spectrum-x-1.3.0",
+    "operation": "su0-n01:1",
+    "request": "r1",
+    "token": "00000000",
+    "file": "docs.js",
+}
+# words that stand only in what belongs to red
+OF_RED = ("su0-n01", "su0-n02", "cert-su0-n01", "RED", '"r1"', '"red"')
+OPEN = [r for r in table.ALL if not r.roles]
+CLOSED = [r for r in table.ALL if r.roles]
+
+
+def path_of(route: Route) -> str:
+    path = route.path
+    for word, value in RED.items():
+        path = path.replace("{" + word + "}", value)
+    return path
+
+
+def test_a_foreign_tenant_sees_and_touches_nothing_of_another_on_any_route():
+    async def scenario(served: Served) -> None:
+        made = await served.ask("red", "POST", "/nodes/su0-n02/reclaim", {"for_repair": False})
+        assert made[0] == 202
+        before = await served.store.nodes()
+        for route in CLOSED:
+            if route.media == "text/event-stream":
+                continue  # `test_a_stream_tells_a_tenant_of_its_own_nodes_only`
+            body = dict(route.example or {}) if route.body else None
+            answer = await served.client.request(
+                route.verb, PREFIX + path_of(route), headers=served.key("blue"), json=body
+            )
+            text = await answer.text()
+
+            if "{" in route.path or Role.TENANT not in route.roles:
+                assert answer.status in (403, 404), (route.name, answer.status, text)
+            else:
+                assert answer.status == 200, (route.name, text)
+            assert {word for word in OF_RED if word in text} == set(), route.name
+        assert await served.store.nodes() == before
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("who", ["viewer", "operator", "approver", "red"])
+def test_a_role_that_a_route_does_not_name_is_refused(who: str):
+    async def scenario(served: Served) -> None:
+        role = Role.TENANT if who == "red" else Role(who)
+        for route in (r for r in CLOSED if role not in r.roles):
+            body = dict(route.example or {}) if route.body else None
+            status, told = await served.ask(who, route.verb, path_of(route), body)
+
+            assert (status, told["type"]) == (403, "urn:provisioner:problem:role"), route.name
+            assert told["unblock"]
+
+    run(scenario)
+
+
+def test_nobody_is_let_in_without_a_good_token():
+    async def scenario(served: Served) -> None:
+        for bad in ({}, {"Authorization": "Bearer x"}, {"Authorization": "Bearer prv_" + "a" * 43},
+                    {"Authorization": "Basic " + served.tokens["viewer"]}):  # fmt: skip
+            for route in CLOSED:
+                answer = await served.client.request(
+                    route.verb, PREFIX + path_of(route), headers=bad
+                )
+                assert answer.status == 401, route.name
+                assert answer.headers["WWW-Authenticate"].startswith("Bearer")
+        for route in OPEN:
+            answer = await served.client.get(PREFIX + path_of(route))
+            assert answer.status == 200, route.name
+
+    run(scenario)
+
+
+def test_a_reader_sees_every_kind_of_thing():
+    async def scenario(served: Served) -> None:
+        for route in (r for r in CLOSED if r.verb == "GET" and r.media == "application/json"):
+            status, told = await served.ask("viewer", "GET", path_of(route))
+            missing = route.path == "/operations/{operation}"
+
+            assert status == (404 if missing else 200), (route.name, told)
+
+    run(scenario)
+
+
+def test_a_tenant_sees_its_own_without_our_words():
+    async def scenario(served: Served) -> None:
+        status, told = await served.ask("red", "GET", "/nodes")
+        assert (status, [n["id"] for n in told["items"]]) == (200, ["su0-n01", "su0-n02"])
+        assert all((n["bmcs"], n["note"], n["blockers"]) == ([], "", []) for n in told["items"])
+        everything = 'tenant=blue or tenant=""'
+        _, told = await served.ask("red", "GET", f"/nodes?where={everything}")
+        assert told["items"] == []
+        _, told = await served.ask("red", "GET", "/tenants")
+        assert [t["name"] for t in told["items"]] == ["red"]
+        _, told = await served.ask("red", "GET", "/alerts")
+        assert [a["node"] for a in told["items"]] == ["su0-n01"]
+        _, told = await served.ask("red", "GET", "/events")
+        assert {(e["node"], json.dumps(e["detail"])) for e in told["items"]} == {
+            ("su0-n01", "{}"),
+            ("su0-n02", "{}"),
+        }
+
+    run(scenario)
+
+
+def test_the_table_and_the_document_are_the_same():
+    told = openapi.document(table.ALL)
+    documented = {(p, v.upper()) for p, verbs in told["paths"].items() for v in verbs}
+
+    assert documented == {(PREFIX + r.path, r.verb) for r in table.ALL}
+    assert len({r.name for r in table.ALL}) == len(table.ALL)
+    assert all(r.example is not None for r in table.ALL if r.body is not None)
+    assert json.loads(openapi.text(table.ALL)) == told

@@ -134,8 +134,8 @@ class Releases:
         placed = await self._tenancy.read(node.ports)
         if not isinstance(placed, Blocker):
             # a successor of somebody who was cut short finds some of them moved already
-            there = {(p.switch, p.interface) for p in placed if p.vrf == node.vrf}
-            left = [p for p in node.ports if (p.switch, p.interface) in there]
+            gone = {(p.switch, p.interface) for p in placed if p.vrf != node.vrf}
+            left = [p for p in node.ports if (p.switch, p.interface) not in gone]
             if left and not await self._tenancy.deny(left, node.vrf):
                 await self._tenancy.quiet(left, self._site.settings.reclaim_idle_s)
         return await self._tenancy.move(node.ports, MAINTENANCE_VRF)

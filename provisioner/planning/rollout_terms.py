@@ -78,9 +78,7 @@ class Situation:
         """Remembered; a node that waits for others asks for theirs."""
         if name not in self._standings:
             # a circle of nodes that wait for one another closes here
-            self._standings[name] = _aside(
-                f"{name} waits for itself", "Look at its rules between versions."
-            )
+            self._standings[name] = _CIRCLE
             self._standings[name] = self._stands(self.by_name[name], self.progress[name])
         return self._standings[name]
 
@@ -200,3 +198,6 @@ _BY_ITSELF = "It follows by itself."
 
 def _aside(why: str, unblock: str) -> Standing:
     return Standing(Hold(why=why, unblock=unblock), Aside.UNTIL_CHANGED)
+
+
+_CIRCLE = _aside("it waits for itself", "Look at its rules between versions.")

@@ -17,10 +17,10 @@ from provisioner.model.fabric_session import FabricMember, FabricOutcome, Fabric
 from provisioner.model.health import CheckResult, Finding, Gate, HealthReport, Severity, Verdict
 from provisioner.model.node import Node, State
 from provisioner.model.outcome import Blocker, Reason
+from provisioner.planning import fabric_rounds, fabric_verdicts
 from provisioner.planning import fabric_session as rules
-from provisioner.planning import fabric_verdicts
 from provisioner.planning.isolation import blame
-from provisioner.planning.isolation_words import FabricTest, Round, Verdicts
+from provisioner.planning.isolation_words import FabricTest, FabricTestKind, Round, Verdicts
 from provisioner.ports import Clock, Fenced, PortError, Store
 from provisioner.settings import Settings
 
@@ -133,10 +133,12 @@ class FabricSessions:
                 # who still waits finds others: this says nothing of it
                 await self._end(session, (), "too few nodes are left")
                 return
-            step = rules.step(session, self._policy)
+            step = fabric_rounds.step(session, self._policy)
             if isinstance(step, Round) and self._clock.now() >= until:
                 step = blame(
-                    rules.fabric_of(session), rules.observations(session), self._policy.isolation
+                    fabric_rounds.fabric_of(session),
+                    fabric_rounds.observations(session),
+                    self._policy.isolation,
                 )
             if isinstance(step, Verdicts):
                 await self._conclude(session, step)
@@ -152,14 +154,19 @@ class FabricSessions:
         nodes = await self._nodes(session)
 
         async def one(test: FabricTest) -> FabricRun:
-            pair = nodes[test.nodes[0]], nodes[test.nodes[1]]
-            for node in pair:
+            among = tuple(nodes[name] for name in test.nodes)
+            for node in among:
                 if not isinstance(looked.get(node.id), Member):
                     looked[node.id] = await self._tests.look(node)
-            here, there = (looked[n.id] for n in pair)
-            if isinstance(here, Blocker) or isinstance(there, Blocker):
-                return rules.not_run(test, step.number)
-            return await self._tests.run(session.id, test, step.number, pair, (here, there))
+            members = tuple(m for n in among if isinstance(m := looked[n.id], Member))
+            if len(members) != len(among):
+                return fabric_rounds.not_run(test, step.number)
+            if test.kind is FabricTestKind.GROUP:
+                return await self._tests.run_collective(
+                    session.id, test, step.number, among, members
+                )
+            pair, ends = (among[0], among[1]), (members[0], members[1])
+            return await self._tests.run(session.id, test, step.number, pair, ends)
 
         return list(await asyncio.gather(*(one(test) for test in step.tests)))
 
@@ -167,7 +174,7 @@ class FabricSessions:
         """What the verdicts mean for each node, stored with the session's end."""
         now = self._clock.now()
         nodes = await self._nodes(session)
-        blockers = fabric_verdicts.blockers_of(session, verdicts)
+        blockers = fabric_rounds.outcome_blockers(session, verdicts, self._policy)
         members = {m.node: m for m in session.present}
         outcomes = []
         for name, found in blockers.items():
@@ -259,6 +266,7 @@ def policy_of(settings: Settings) -> rules.SessionPolicy:
         partners_min=settings.fabric_partners_min,
         gather_s=settings.fabric_gather_s,
         wait_s=settings.fabric_wait_s,
+        collectives=settings.fabric_collectives,
     )
 
 

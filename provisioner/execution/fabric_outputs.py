@@ -1,4 +1,4 @@
-"""Takes the outputs of one test between two hosts apart, rail by rail. Nothing is run here.
+"""Takes the outputs of one test among hosts apart, rail by rail. Nothing is run here.
 
 Silence and garbage are no pass, and no failure of the rail either.
 """
@@ -15,6 +15,7 @@ from provisioner.checks.nccl_output import read
 from provisioner.checks.perftest_output import bandwidths, largest
 from provisioner.model.fabric_session import FabricRun, RailRun
 from provisioner.model.health import Evidence, Severity, Verdict
+from provisioner.planning.isolation_words import ALL_RAILS
 
 _SECTION = re.compile(
     r"^== rail (\d{1,3})$(.*?)^== end (\d{1,3}) (\d{1,3})$", re.MULTILINE | re.DOTALL
@@ -85,6 +86,58 @@ def nccl_rail(
     if bad and run.shown == "pass":
         changes |= {"shown": "fail", "detail": bad[0].detail}
     return run.model_copy(update=changes)
+
+
+def collective(
+    tests: Sequence[fabric.FabricTest], said: Evidence, context: CheckContext
+) -> RailRun:
+    """What collectives over all rails of some nodes showed, as one result; the worst of them.
+
+    One that did not come about tells of its launcher, and of no node: it was not run.
+    """
+    found: dict[str, object] = {}
+    problems: list[tuple[str, str]] = []
+    for number, test in enumerate(tests):
+        text, code = sections(said.text).get(number, ("", 127))
+        try:
+            run = read(text)
+        except Unreadable as problem:
+            late = code in (124, 137) or said.exit_code in (None, 124, 137)
+            words = f"{test.kind.value}: {problem}: {_words(text)}"
+            problems.append(("timeout" if late else "not_run", words))
+            continue
+        bus = bus_gb_s(run)
+        key = "alltoall_gb_s" if test.kind is fabric.FabricKind.NCCL_GROUP_ALLTOALL else "bus_gb_s"
+        found[key] = bus
+        ((node, command),) = test.clients.items()
+        output = Evidence(source=command.line, exit_code=code, text=text)
+        result = fabric_checks.judge_test(test, {node: {command.name: output}}, context)
+        grave = [f for f in result.findings if f.severity is Severity.ISOLATE]
+        if run.wrong or not run.bounds_ok:
+            problems.append(("wrong_data", f"{test.kind.value}: {run.wrong} wrong values"))
+        elif grave:
+            problems.append(("fail", grave[0].detail))
+        elif result.verdict is Verdict.FAIL:  # not all ranks, or an end with an error
+            problems.append(("not_run", result.findings[0].detail))
+    order = ("wrong_data", "fail", "timeout", "not_run")
+    shown, detail = min(problems, key=lambda p: order.index(p[0]), default=("pass", ""))
+    told = {"rail": ALL_RAILS, "shown": shown, "detail": detail[:400], **found}
+    return RailRun.model_validate(told)
+
+
+def slowest_together(runs: Sequence[FabricRun]) -> dict[str, float]:
+    """Metric -> the lowest bus bandwidth in GB/s of the collectives that passed."""
+    found: dict[str, float] = {}
+    for run in runs:
+        if run.kind != "group" or run.results[0].shown != "pass":
+            continue
+        figures = (run.results[0].bus_gb_s, run.results[0].alltoall_gb_s)
+        names = ("nccl_pair_gb_s" if len(run.nodes) == 2 else "nccl_group_gb_s",)
+        for name, figure in zip((*names, "nccl_group_alltoall_gb_s"), figures, strict=True):
+            if figure is not None:
+                key = f"{name}/{len(run.nodes)} nodes"
+                found[key] = min(figure, found.get(key, figure))
+    return found
 
 
 def slowest(runs: Sequence[FabricRun]) -> dict[int, float]:

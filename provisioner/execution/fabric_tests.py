@@ -1,17 +1,15 @@
-"""Runs one test between two hosts in the maintenance VRF: server, client, cleaning, raw outputs.
+"""Runs one test among hosts in the maintenance VRF: server, client, cleaning, raw outputs.
 
-Whatever is started carries `PROVISIONER_FABRIC` in its environment and ends by itself after 90 s:
-after a crash it is found by that mark and ended. What hosts print is evidence; it is judged by
-`checks/fabric_checks.py`.
+Whatever is started carries a mark in its environment and ends by itself: after a crash it is found
+by that mark and ended (`fabric_lines.py`). What hosts print is evidence; it is judged by
+`checks/fabric_checks.py`. NCCL's ranks are started through a door (`mpi_door.py`).
 """
 
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import json
 import re
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 
 from pydantic import ValidationError
@@ -22,9 +20,18 @@ from provisioner.checks.gdr_loopback import MESSAGE_BYTES
 from provisioner.checks.rail_port import Member, RailPort
 from provisioner.checks.reading import pci
 from provisioner.checks.threshold_data import Limits
-from provisioner.execution.fabric_outputs import nccl_rail, rdma_rail, sections, slowest
+from provisioner.execution.fabric_lines import CLEAN, LOOK, host_end, measure, serve
+from provisioner.execution.fabric_outputs import (
+    collective,
+    nccl_rail,
+    rdma_rail,
+    sections,
+    slowest,
+    slowest_together,
+)
 from provisioner.execution.inband import run_commands
 from provisioner.execution.judging import judging_context
+from provisioner.execution.mpi_door import open_door
 from provisioner.execution.work import Site
 from provisioner.model.fabric_session import FabricRun
 from provisioner.model.health import CheckResult, Evidence
@@ -32,19 +39,10 @@ from provisioner.model.inventory import Inventory
 from provisioner.model.matrix import Matrix
 from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.planning import fabric_session
+from provisioner.planning import fabric_rounds
 from provisioner.planning.isolation_words import FabricTest
 from provisioner.ports import Store
 
-MARK = "PROVISIONER_FABRIC"
-LOOK = (
-    "command -v ib_write_bw; "
-    "for p in /sys/bus/pci/devices/*/infiniband/*; do echo $p; done; echo looked"
-)
-CLEAN = (
-    f"for f in $(grep -lsz '^{MARK}=.' /proc/[0-9]*/environ); do p=${{f#/proc/}};"
-    " kill -9 ${p%/environ}; done; echo cleaned"
-)
 SHORT_S = 30.0
 SERVE_S = 30.0  # servers allocate GPU memory before they listen
 MEASURE_S = 120.0  # a client ends itself after 90 s
@@ -120,13 +118,18 @@ class FabricTests:
         try:
             begun = await self._one(nodes[0], "serve", serve(serving, tests), SERVE_S)
             if isinstance(begun, Blocker):
-                return fabric_session.not_run(test, number)
+                return fabric_rounds.not_run(test, number)
             said = await self._one(nodes[1], _KIND.value, measure(measuring, tests), MEASURE_S)
-            nccl = await self._nccl(f"{session}/{test.name}/nccl", test, nodes, members)
+            nccl = None
+            if self._site.settings.fabric_nccl:  # the same rails: it verifies what arrives
+                tried = [fabric.nccl_rail(members, rail) for rail in test.rails]
+                name = f"{session}/{test.name}/nccl"
+                told = await self._mpi(name, nodes, members, tried, NCCL_S, together=True)
+                nccl = None if isinstance(told, Blocker) else (tried, told)
         finally:
             await self.clean(nodes)
         if isinstance(said, Blocker):
-            return fabric_session.not_run(test, number)
+            return fabric_rounds.not_run(test, number)
         raw = {"serve": begun.model_dump(mode="json"), _KIND.value: said.model_dump(mode="json")}
         context = await self._context(nodes[1])
         results = tuple(rdma_rail(t, said, context) for t in tests)
@@ -135,13 +138,41 @@ class FabricTests:
             each = zip(results, nccl[0], strict=True)
             results = tuple(nccl_rail(r, t, nccl[1], context) for r, t in each)
         digest = await self._store.put_evidence(json.dumps(raw, sort_keys=True))
-        run = fabric_session.not_run(test, number)
+        run = fabric_rounds.not_run(test, number)
         return run.model_copy(update={"results": results, "evidence": digest})
+
+    async def run_collective(
+        self,
+        session: str,
+        test: FabricTest,
+        number: int,
+        nodes: tuple[Node, ...],
+        members: tuple[Member, ...],
+    ) -> FabricRun:
+        """A collective over all GPUs of these nodes; of more than two also all-to-all."""
+        tests = [fabric.nccl_pair(*members)] if len(members) == 2 else []
+        tests = tests or [fabric.nccl_group(members, alltoall=a) for a in (False, True)]
+        limit_s = sum(c.limit_s for t in tests for c in t.clients.values())
+        try:
+            mark = f"{session}/{test.name}"
+            said = await self._mpi(mark, nodes, members, tests, limit_s, together=False)
+        finally:
+            await self.clean(nodes)
+        run = fabric_rounds.not_run(test, number)
+        if isinstance(said, Blocker):
+            told = (run.results[0].model_copy(update={"detail": str(said)}),)
+            return run.model_copy(update={"results": told})
+        raw = {t.kind.value: said.model_dump(mode="json") for t in tests[:1]}
+        digest = await self._store.put_evidence(json.dumps(raw, sort_keys=True))
+        result = collective(tests, said, await self._context(nodes[0]))
+        return run.model_copy(update={"results": (result,), "evidence": digest})
 
     async def results(self, node: Node, runs: Sequence[FabricRun]) -> tuple[CheckResult, ...]:
         """The node's result, judged from all outputs of its tests that passed, as one evidence."""
         texts = []
         for run in runs:
+            if run.kind == "group":
+                continue
             raw = await self._store.evidence(run.evidence) if run.evidence else None
             if raw is None:
                 continue
@@ -153,7 +184,8 @@ class FabricTests:
         raw_text = json.dumps({_KIND.value: found.model_dump(mode="json")}, sort_keys=True)
         digest = await self._store.put_evidence(raw_text)
         result = fabric_checks.CHECK_RDMA.judge({_KIND.value: found}, await self._context(node))
-        result = result.model_copy(update={"evidence": digest})
+        more = {**result.measured, **slowest_together(runs)}
+        result = result.model_copy(update={"evidence": digest, "measured": more})
         if not self._site.settings.fabric_nccl:
             return (result,)
         busses = slowest(runs)
@@ -164,19 +196,22 @@ class FabricTests:
         more = {f"nccl_rail_gb_s/rail{rail}": bus for rail, bus in sorted(busses.items())}
         return (result.model_copy(update={"measured": {**result.measured, **more}}),)
 
-    async def _nccl(
+    async def _mpi(
         self,
         mark: str,
-        test: FabricTest,
-        nodes: tuple[Node, Node],
-        members: tuple[Member, Member],
-    ) -> tuple[list[fabric.FabricTest], Evidence] | None:
-        """The same rails with NCCL, which verifies what arrives; None: not asked, or no answer."""
-        if not self._site.settings.fabric_nccl:
-            return None
-        tests = [fabric.nccl_rail(members, rail) for rail in test.rails]
-        said = await self._one(nodes[0], NCCL, measure(mark, tests), NCCL_S)
-        return None if isinstance(said, Blocker) else (tests, said)
+        nodes: tuple[Node, ...],
+        members: tuple[Member, ...],
+        tests: Sequence[fabric.FabricTest],
+        limit_s: float,
+        *,
+        together: bool,
+    ) -> Evidence | Blocker:
+        """Tests that `mpirun` starts; whoever asks for them cleans these nodes afterwards."""
+        door = await open_door(self._site, mark, nodes, members)
+        if isinstance(door, Blocker):
+            return door
+        line = measure(mark, tests, door.exports, together=together)
+        return await self._one(nodes[0], tests[0].kind.value, line, limit_s)
 
     async def _one(self, node: Node, name: str, line: str, limit_s: float) -> Evidence | Blocker:
         said = await run_commands(self._site, node, [(name, line, limit_s)])
@@ -188,46 +223,6 @@ class FabricTests:
         return await judging_context(
             self._store, self._matrix, site.settings, self._thresholds, node, inventory
         )
-
-
-def host_end(leaf_end: str) -> str:
-    """The host's address of a cable from its leaf's, "172.0.0.1/31" -> "172.0.0.0"; "": none."""
-    try:
-        leaf = ipaddress.ip_interface(leaf_end)
-    except ValueError:
-        return ""
-    others = (
-        [str(a) for a in leaf.network if a != leaf.ip] if leaf.network.num_addresses == 2 else []
-    )
-    return others[0] if len(others) == 1 else ""
-
-
-def serve(mark: str, tests: Sequence[fabric.FabricTest]) -> str:
-    """Start the servers of all rails and say how many listen within ten seconds."""
-    lines = [command.line for test in tests for command in test.servers.values()]
-    ports = "|".join(str(fabric.PORT + (t.rail or 0)) for t in tests)
-    started = " ".join(
-        f"setsid sh -c {shlex.quote(line)} >/dev/null 2>&1 </dev/null &" for line in lines
-    )
-    return (
-        f"export {MARK}={shlex.quote(mark)}; {started} n=0;"
-        f" while [ $n -lt 20 ]; do l=$(ss -Hltn | grep -cE ':({ports}) ');"
-        f" [ $l -ge {len(lines)} ] && break; sleep 0.5; n=$((n+1)); done; echo listening $l"
-    )
-
-
-def measure(mark: str, tests: Sequence[fabric.FabricTest]) -> str:
-    """Run the clients of all rails at once, each one's output with its exit code behind it."""
-    rails = [(t.rail or 0, command.line) for t in tests for command in t.clients.values()]
-    started = " ".join(
-        f"(sh -c {shlex.quote(line)} >$d/{rail} 2>&1; echo == end {rail} $? >>$d/{rail}) &"
-        for rail, line in rails
-    )
-    numbers = " ".join(str(rail) for rail, _ in rails)
-    return (
-        f"export {MARK}={shlex.quote(mark)}; d=$(mktemp -d) || exit 1; {started} wait;"
-        f" for r in {numbers}; do echo == rail $r; cat $d/$r; done; rm -r $d"
-    )
 
 
 def _unfit(node: Node, detail: str) -> Blocker:

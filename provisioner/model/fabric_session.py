@@ -29,19 +29,21 @@ class FabricMember(Record):
 class RailRun(Record):
     """How one rail of a test ended: `planning/isolation_words.Shown`, and what was measured."""
 
-    rail: int
+    rail: int  # -1: all of them, in a collective
     shown: Literal["pass", "fail", "timeout", "wrong_data", "not_run"]
     gbit_s: float | None = Field(default=None, ge=0.0, allow_inf_nan=False)
     bus_gb_s: float | None = Field(default=None, ge=0.0, allow_inf_nan=False)  # of NCCL, if asked
+    # of a collective over more than two nodes
+    alltoall_gb_s: float | None = Field(default=None, ge=0.0, allow_inf_nan=False)
     detail: str = ""
 
 
 class FabricRun(Record):
-    """One test among two nodes. `evidence`: SHA-256 of the raw outputs of both sides."""
+    """One test among nodes. `evidence`: SHA-256 of the raw outputs."""
 
     test: str
-    kind: Literal["pair", "rail"]
-    nodes: tuple[str, str]  # (server, client)
+    kind: Literal["pair", "rail", "group"]
+    nodes: tuple[str, ...] = Field(min_length=2)  # of a pair (server, client)
     round_number: int
     results: tuple[RailRun, ...]
     evidence: str = ""
@@ -61,6 +63,11 @@ class FabricSession(Record):
     gone: tuple[str, ...] = ()  # members that left before the end
     runs: tuple[FabricRun, ...] = ()
     note: str = ""  # how it ended, for people
+
+    @property
+    def last_round(self) -> int:
+        """The number of the last round that was run; -1: none was."""
+        return max((r.round_number for r in self.runs), default=-1)
 
     @property
     def present(self) -> tuple[FabricMember, ...]:

@@ -1,33 +1,19 @@
-"""Who is tested with whom for gate C, which tests come next, and what they say of each node. Pure.
+"""Who is tested with whom for gate C: who waits, who is lent, who has left. Pure.
 
 Rules. Nobody is in two sessions. A node that is lent must be idle. What a node's tests showed
-counts only while it is what it was when it came in. Nobody passes who was not cleared on all rails.
+counts only while it is what it was when it came in. Which tests come next: `fabric_rounds.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from statistics import median
 
 from provisioner.model.base import Record
-from provisioner.model.fabric_session import FabricMember, FabricOutcome, FabricRun, FabricSession
+from provisioner.model.fabric_session import FabricMember, FabricOutcome, FabricSession
 from provisioner.model.health import Gate, HealthReport
 from provisioner.model.node import Node, NodeKind, Placement, State
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.planning.isolation import next_round
-from provisioner.planning.isolation_words import (
-    Fabric,
-    FabricLink,
-    FabricNode,
-    FabricTest,
-    FabricTestKind,
-    IsolationPolicy,
-    Observation,
-    RailResult,
-    Round,
-    Shown,
-    Verdicts,
-)
+from provisioner.planning.isolation_words import IsolationPolicy
 
 MEMBERS_MAX = 512  # a session's row is written after every round: some 4 MB then
 LENT_TO = 8  # idle nodes are lent until a session has so many: a fault in it is then found
@@ -41,6 +27,7 @@ class SessionPolicy(Record):
     partners_min: int = 3
     gather_s: float = 600.0
     wait_s: float = 6 * 3600.0
+    collectives: tuple[int, ...] = ()  # nodes in each collective that follows the pairs
     isolation: IsolationPolicy = IsolationPolicy()
 
 
@@ -186,85 +173,3 @@ def left(
         if not stays:
             gone.append(member.node)
     return tuple(gone)
-
-
-def fabric_of(session: FabricSession) -> Fabric:
-    """The members that are there, with the cables that the site's plan gives them."""
-    return Fabric(
-        nodes=tuple(
-            FabricNode(
-                name=m.node,
-                links=tuple(
-                    FabricLink(rail=p.rail, leaf=p.switch, interface=p.interface) for p in m.ports
-                ),
-            )
-            for m in session.present
-        )
-    )
-
-
-def observations(session: FabricSession) -> tuple[Observation, ...]:
-    """The stored runs as isolation takes them; tests with who left tell nothing.
-
-    A ratio is over the median of all that this session measured: a bad minority cannot move it,
-    and for a bad majority there is the absolute floor that each run was judged by.
-    """
-    here = {m.node for m in session.present}
-    runs = [r for r in session.runs if set(r.nodes) <= here]
-    rails = [rail for run in runs for rail in run.results]
-    rdma = _usual([r.gbit_s for r in rails])
-    nccl = _usual([r.bus_gb_s for r in rails])
-    return tuple(
-        Observation(
-            test=_test(run),
-            round_number=run.round_number,
-            results=tuple(
-                RailResult(
-                    rail=r.rail,
-                    shown=Shown(r.shown),
-                    ratio=_ratio((r.gbit_s, rdma), (r.bus_gb_s, nccl)),
-                )
-                for r in run.results
-            ),
-        )
-        for run in runs
-    )
-
-
-def _usual(figures: Iterable[float | None]) -> float:
-    known = [f for f in figures if f is not None]
-    return median(known) if known else 0.0
-
-
-def _ratio(*pairs: tuple[float | None, float]) -> float | None:
-    """The worst of what was measured over what is usual; None: nothing was measured."""
-    ratios = [figure / usual for figure, usual in pairs if figure is not None and usual]
-    return min(ratios, default=None)
-
-
-def _test(run: FabricRun) -> FabricTest:
-    return FabricTest(
-        name=run.test,
-        kind=FabricTestKind(run.kind),
-        nodes=run.nodes,
-        rails=tuple(r.rail for r in run.results),
-    )
-
-
-def step(session: FabricSession, policy: SessionPolicy) -> Round | Verdicts:
-    """The tests to run next, or how it ended."""
-    return next_round(fabric_of(session), observations(session), policy.isolation)
-
-
-def not_run(test: FabricTest, round_number: int) -> FabricRun:
-    """A test that nobody could run: it tells nothing."""
-    results = [{"rail": rail, "shown": "not_run"} for rail in test.rails]
-    return FabricRun.model_validate(
-        {
-            "test": test.name,
-            "kind": test.kind.value,
-            "nodes": test.nodes,
-            "round_number": round_number,
-            "results": results,
-        }
-    )

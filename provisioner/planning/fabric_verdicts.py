@@ -41,6 +41,14 @@ def blockers_of(session: FabricSession, verdicts: Verdicts) -> dict[str, tuple[B
     return {name: tuple(listed) for name, listed in found.items()}
 
 
+def cleared(session: FabricSession, verdicts: Verdicts) -> frozenset[str]:
+    """Members against whose pairs nothing is to be said, lent ones among them."""
+    everybody = session.model_copy(
+        update={"members": tuple(m.model_copy(update={"seeks": True}) for m in session.members)}
+    )
+    return frozenset(n for n, b in blockers_of(everybody, verdicts).items() if not b)
+
+
 def _accused(session: FabricSession, blame: Blame) -> Blocker:
     detail = f"{blame} (with {', '.join(blame.partners[:5])})"
     if blame.culprit is Culprit.NODE:

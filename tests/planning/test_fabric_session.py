@@ -15,6 +15,7 @@ from provisioner.model.health import CheckResult, Gate, HealthReport, Verdict
 from provisioner.model.location import Port
 from provisioner.model.node import Node, NodeKind, Placement, State
 from provisioner.model.outcome import Reason
+from provisioner.planning import fabric_rounds as tests_of
 from provisioner.planning import fabric_session as rules
 from provisioner.planning.fabric_verdicts import blockers_of, partners_of
 from provisioner.planning.isolation_words import FabricTest, Round, Verdicts
@@ -184,7 +185,7 @@ def session(nodes: int, units: int = 1) -> FabricSession:
 def lived(begun: FabricSession, broken: set[tuple[str, int]]) -> tuple[FabricSession, Verdicts]:
     """To its verdicts; a cell in `broken` (node or leaf, rail) is slow with everybody."""
     for _ in range(60):
-        step = rules.step(begun, POLICY)
+        step = tests_of.step(begun, POLICY)
         if isinstance(step, Verdicts):
             return begun, step
         runs = tuple(_run(begun, test, step.number, broken) for test in step.tests)
@@ -200,7 +201,7 @@ def _run(
     for rail in test.rails:
         slow = any({(n, rail), (n, -1), (leaves[n, rail], rail)} & broken for n in test.nodes)
         results.append(RailRun(rail=rail, shown="pass", gbit_s=500.0 if slow else 778.0))
-    return rules.not_run(test, number).model_copy(update={"results": tuple(results)})
+    return tests_of.not_run(test, number).model_copy(update={"results": tuple(results)})
 
 
 def judged(nodes: int, broken: set[tuple[str, int]]) -> dict[str, tuple[Reason, str]]:
@@ -244,8 +245,8 @@ def test_tests_with_who_left_tell_nothing() -> None:
 
     without = ended.model_copy(update={"gone": ("n04",)})
 
-    assert all("n04" not in o.test.nodes for o in rules.observations(without))
-    assert "n04" not in {n.name for n in rules.fabric_of(without).nodes}
+    assert all("n04" not in o.test.nodes for o in tests_of.observations(without))
+    assert "n04" not in {n.name for n in tests_of.fabric_of(without).nodes}
 
 
 def test_a_member_that_is_not_what_it_was_has_left() -> None:
@@ -269,11 +270,11 @@ def test_a_member_that_is_not_what_it_was_has_left() -> None:
 def test_who_could_not_be_tested_at_all_is_said_so() -> None:
     begun = session(6)
     for _ in range(60):
-        step = rules.step(begun, POLICY)
+        step = tests_of.step(begun, POLICY)
         if not isinstance(step, Round):
             break
         runs = tuple(
-            rules.not_run(t, step.number)
+            tests_of.not_run(t, step.number)
             if "n05" in t.nodes
             else _run(begun, t, step.number, set())
             for t in step.tests

@@ -130,6 +130,16 @@ class SwitchTransport(Protocol):
     async def close(self) -> None: ...
 
 
+class SwitchPasswords(Protocol):
+    """Changes the password that a switch came with, where its API does nothing before."""
+
+    async def change(
+        self, switch: str, address: str, username: str, old: Secret, new: Secret
+    ) -> None:
+        """At `address`, a host name or number. Raises `PortError` subclasses only."""
+        ...
+
+
 class Clock(Protocol):
     """The only source of time above the adapters. Seconds since the epoch."""
 

@@ -43,6 +43,7 @@ from provisioner.ports.wire import (
     Reply,
     Secret,
     SwitchAddress,
+    SwitchPasswords,
     SwitchTransport,
     Upload,
 )
@@ -85,6 +86,7 @@ __all__ = [
     "Store",
     "StoreFailed",
     "SwitchAddress",
+    "SwitchPasswords",
     "SwitchTransport",
     "TooLarge",
     "Unreachable",

@@ -13,6 +13,7 @@ from provisioner.ports import (
     Call,
     Credentials,
     SwitchAddress,
+    SwitchPasswords,
     SwitchTransport,
     Unreachable,
 )
@@ -23,11 +24,16 @@ class Reach:
     """Builds Redfish clients and switch addresses; the vendor of a BMC is asked for once."""
 
     def __init__(
-        self, transport: BmcTransport, switches: SwitchTransport, credentials: Credentials
+        self,
+        transport: BmcTransport,
+        switches: SwitchTransport,
+        credentials: Credentials,
+        passwords: SwitchPasswords | None = None,
     ) -> None:
         self.transport = transport
         self.switches = switches
         self.credentials = credentials
+        self.passwords = passwords  # None: nobody changes a switch's factory password here
         self._quirks: dict[str, quirks.Quirk] = {}
         self._clients: dict[tuple[str, str], Redfish] = {}
 

@@ -13,6 +13,7 @@ from provisioner.execution.collector import Collector
 from provisioner.execution.hold import Hold
 from provisioner.execution.once import blocked
 from provisioner.execution.rotation import rotate
+from provisioner.execution.switch_password import take_over
 from provisioner.execution.work import Site
 from provisioner.model.inventory import DeviceKind, Inventory
 from provisioner.model.matrix import Matrix, Profile
@@ -115,7 +116,8 @@ class Identifier:
             pin = await self._site.reach.transport.fingerprint(bare)
             bmc = bmc.model_copy(update={"pin": pin})
         if node.kind is NodeKind.SWITCH:
-            return bmc.model_copy(update={"rotated": True})
+            refused = await take_over(self._site, node, bmc.pin)
+            return refused or bmc.model_copy(update={"rotated": True})
         address = await self._site.reach.address(node, bmc)
         if isinstance(address, Blocker):
             return address

@@ -1,0 +1,98 @@
+"""Whether there is a way back, computed before there is a way forth. Pure.
+
+The planner itself is asked: from a node that runs everything the release pins, to the baseline.
+What it refuses (a fuse, no edge), and images that are not held, speak against it. Steps that
+nothing undoes are named one by one: a person confirms them by these names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from dataclasses import replace
+
+from provisioner.model.base import Record
+from provisioner.model.inventory import Inventory
+from provisioner.model.outcome import Blocker, Reason
+from provisioner.model.plan import Plan, StepKind
+from provisioner.planning.moves import Moves
+from provisioner.planning.planner import PlanCache, PlanningNode
+
+
+class WayBack(Record):
+    """How one node would go back. `blockers` non-empty: it could not."""
+
+    node: str
+    one_way: tuple[str, ...] = ()  # "component version"
+    blockers: tuple[Blocker, ...] = ()
+    steps: int = 0
+    resets: int = 0
+    minutes: int = 0
+
+
+def way_back(
+    node: PlanningNode, forth: Plan, baseline: str, cache: PlanCache, held: Set[str] | None = None
+) -> WayBack:
+    """The way back to `baseline` after the plan `forth` has been carried out.
+
+    `held`: names of the artifacts that are kept; None: nobody looked, and files are not judged.
+    """
+    name = node.inventory.node
+    if not forth.steps:
+        return WayBack(node=name)
+    there = arrived(node.inventory, forth, cache)
+    back = cache.plan(
+        replace(node, inventory=there, release=baseline, history=type(node.history)())
+    )
+    against = [b.model_copy(update={"detail": f"back: {b.detail}"}) for b in back.blockers]
+    if held is not None:
+        against += [
+            Blocker(
+                reason=Reason.MISSING_ARTIFACT,
+                subject=step.component,
+                detail=f"back: {step.artifact} is not held",
+                unblock=f"Put {step.artifact} into the artifact store before the campaign begins.",
+            )
+            for step in back.steps
+            if step.artifact and step.artifact not in held
+        ]
+    return WayBack(
+        node=name,
+        one_way=one_way_steps(forth, cache),
+        blockers=tuple(against),
+        steps=len(back.steps),
+        resets=back.resets,
+        minutes=-(-back.duration_s // 60),
+    )
+
+
+def one_way_steps(forth: Plan, cache: PlanCache) -> tuple[str, ...]:
+    """Steps of a plan behind which the matrix forbids going back, as "component version"."""
+    release = cache.matrix.releases[forth.release]
+    pins = {k: p for k, p in release.profiles[forth.profile].pins.items() if p.known}
+    moves = Moves(cache.matrix, pins, cache.kinds, production=cache.production, leave=cache.leave)
+    return tuple(
+        dict.fromkeys(
+            f"{step.component} {step.to_version}"
+            for step in forth.steps
+            if step.kind is StepKind.UPDATE
+            and moves.bars(step.component, step.to_version, step.from_version)
+        )
+    )
+
+
+def arrived(inventory: Inventory, forth: Plan, cache: PlanCache) -> Inventory:
+    """The inventory as the plan leaves it: what it wrote runs, and nothing waits."""
+    pins = cache.matrix.releases[forth.release].profiles[forth.profile].pins
+    carried: dict[str, str] = {}
+    written: dict[tuple[str, str], str] = {}
+    for step in forth.steps:
+        carried |= dict(step.carries)
+        written |= {(step.component, slot): step.to_version for slot in step.slots}
+    parts = []
+    for part in inventory.components:
+        version = written.get((part.kind, part.slot), carried.get(part.kind, part.version))
+        pin = pins.get(part.kind)
+        if pin and pin.known and version not in (pin.version, *pin.also):
+            version = pin.version  # a bundle's parts follow it; the plan ends with every pin
+        parts.append(part.model_copy(update={"version": version, "staged": None, "pending": None}))
+    return inventory.model_copy(update={"components": tuple(parts)})

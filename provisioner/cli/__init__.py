@@ -14,6 +14,7 @@ from provisioner.cli import (
     alert,
     api,
     audit,
+    case,
     certificate,
     certify,
     checks,
@@ -52,6 +53,7 @@ app.command("certify")(certify.certify)
 app.command("xid")(xid.xid)
 app.add_typer(node.app, name="node")
 app.add_typer(agents.app, name="agents")
+app.add_typer(case.app, name="case")
 app.add_typer(alert.app, name="alert")
 app.add_typer(audit.app, name="audit")
 app.add_typer(checks.app, name="checks")

@@ -55,6 +55,7 @@ from provisioner.ports import (
     HostShell,
     PlaybookRunner,
     Store,
+    SwitchPasswords,
     SwitchTransport,
 )
 from provisioner.ports.campaigns import CampaignBook
@@ -86,6 +87,7 @@ class Parts:
     thresholds: Mapping[str, Limits] = field(default_factory=dict)  # the site's own
     campaigns: CampaignBook | None = None  # None: nothing is upgraded in waves
     cases: CaseBook | None = None  # None: faults are told, and nothing is repaired
+    passwords: SwitchPasswords | None = None  # None: factory passwords of switches are refused
     fabrics: Fabrics | None = None  # None: tenants' networks are made by whoever asks for them
     watch: WatchParts | None = None  # None: released nodes are only looked at by operations
 
@@ -100,7 +102,7 @@ class Daemon:
 
     def __init__(self, parts: Parts) -> None:
         self.parts = parts
-        reach = Reach(parts.transport, parts.switches, parts.credentials)
+        reach = Reach(parts.transport, parts.switches, parts.credentials, parts.passwords)
         self.site = Site(
             parts.clock,
             parts.settings,

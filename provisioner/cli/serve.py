@@ -45,12 +45,14 @@ from provisioner.simulated_runner import SimulatedRunner
 from provisioner.sonic import SonicTransport
 from provisioner.store.campaign_rows import CampaignRows
 from provisioner.store.case_rows import CaseRows
+from provisioner.ssh_password import SshPasswords
 from provisioner.store.data_directory import lock_data_directory
 from provisioner.switch_routing import RoutedSwitches
 from provisioner.tenants_opening import open_fabrics
 from provisioner.wall_clock import WallClock
 
 log = logging.getLogger(__name__)
+SWITCH_KEYS = "switch_keys"  # SSH host keys of switches, pinned when their password is changed
 
 DataDirectory = Annotated[Path, typer.Option(help="Data directory; made if it is not there.")]
 Matrices = Annotated[list[Path] | None, typer.Option(help="Matrix, then overlays; repeatable.")]
@@ -139,6 +141,7 @@ def serve(
                     settings=chosen,
                     transport=transport,
                     switches=RoutedSwitches(switches, SonicTransport(hosts.shell)),
+                    passwords=None if site else SshPasswords(data / SWITCH_KEYS),
                     fabrics=fabrics,
                     runner=hosts.runner,
                     shell=hosts.shell,

@@ -43,9 +43,9 @@ from provisioner.redfish.transport import RedfishTransport
 from provisioner.settings import Settings
 from provisioner.simulated_runner import SimulatedRunner
 from provisioner.sonic import SonicTransport
+from provisioner.ssh_password import SshPasswords
 from provisioner.store.campaign_rows import CampaignRows
 from provisioner.store.case_rows import CaseRows
-from provisioner.ssh_password import SshPasswords
 from provisioner.store.data_directory import lock_data_directory
 from provisioner.switch_routing import RoutedSwitches
 from provisioner.tenants_opening import open_fabrics

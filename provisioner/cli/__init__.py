@@ -26,6 +26,7 @@ from provisioner.cli import (
     node,
     places,
     plan,
+    release,
     serve,
     sim,
     tenant,
@@ -60,6 +61,7 @@ app.add_typer(checks.app, name="checks")
 app.add_typer(certificate.app, name="certificate")
 app.add_typer(cohort.app, name="cohort")
 app.add_typer(matrix.app, name="matrix")
+app.add_typer(release.app, name="release")
 app.add_typer(sim.app, name="sim")
 app.add_typer(tenant.app, name="tenant")
 app.add_typer(token.app, name="token")

@@ -16,6 +16,8 @@ from provisioner.cli.data_options import DataOption, JsonOption, console, node_o
 from provisioner.cli.erasure import erasure
 from provisioner.model.input_error import InputError
 from provisioner.model.node import Node
+from provisioner.model.release import Verdict
+from provisioner.model.tenant import ReleaseProof
 from provisioner.opening import Data
 from provisioner.planning.requests import reclaim as reclaimed
 from provisioner.planning.requests import retry as retried
@@ -45,18 +47,23 @@ def list_nodes(data: DataOption = Path("var"), as_json: JsonOption = False) -> N
 def show(name: str, data: DataOption = Path("var"), as_json: JsonOption = False) -> None:
     """One node: state, blockers with what would unblock them, components."""
 
-    async def read(opened: Data) -> tuple[Node, object]:
+    async def read(opened: Data) -> tuple[Node, object, ReleaseProof | None]:
         node = await node_of(opened, name)
-        return node, await opened.store.inventory(name)
+        return node, await opened.store.inventory(name), await opened.store.proof(name)
 
-    node, inventory = with_data(data, read)
+    node, inventory, proof = with_data(data, read)
     if as_json:
         document = {"node": node.model_dump(mode="json"), "inventory": _dump(inventory)}
+        document["release"] = None if proof is None else _release(proof)
         typer.echo(json.dumps(document))
         return
     out = console()
     out.print(f"{node.id} {node.kind} · {node.state} · {node.location}", style="bold")
     out.print(f"release {node.release or '–'} · profile {node.profile or '–'} · {node.note}")
+    if proof is not None:
+        told = _release(proof)
+        words = f"{told['tenant']}, {told['rows_passed']} of {told['rows']} rows passed"
+        out.print(f"last release: {words} (`provisioner release proof {node.id}`)", markup=False)
     for blocker in node.blockers:
         out.print(f"  blocked: {blocker}\n  unblock: {blocker.unblock}")
     components = getattr(inventory, "components", ())
@@ -99,6 +106,19 @@ def _change(
         return changed.state
 
     typer.echo(f"{name}: {with_data(directory, apply)}")
+
+
+def _release(proof: ReleaseProof) -> dict[str, object]:
+    """A proof in short."""
+    return {
+        "tenant": proof.tenant,
+        "vrf": proof.vrf,
+        "certificate": proof.certificate,
+        "confirmed_at": proof.confirmed_at,
+        "sha256": proof.sha256,
+        "rows": len(proof.gate),
+        "rows_passed": sum(r.verdict is Verdict.PASS for r in proof.gate),
+    }
 
 
 def _dump(inventory: object) -> object:

@@ -82,7 +82,7 @@ def ask_of(
         guids=guids,
         storage=frozenset(tenant.storage),
         exact=exact,
-        vni=str(tenant.l3vni) if tenant.l3vni else "",
+        vni=str(tenant.l3vni) if exact and tenant.l3vni else "",
         target=target if exact else "",
         peers=peers if exact else None,
         defaults=frozenset(p for o in tenant.outside for p in o.accepts) & DEFAULTS,

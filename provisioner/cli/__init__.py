@@ -14,6 +14,7 @@ from provisioner.cli import (
     alert,
     api,
     audit,
+    campaign,
     case,
     certificate,
     certify,
@@ -58,6 +59,7 @@ app.add_typer(case.app, name="case")
 app.add_typer(alert.app, name="alert")
 app.add_typer(audit.app, name="audit")
 app.add_typer(checks.app, name="checks")
+app.add_typer(campaign.app, name="campaign")
 app.add_typer(certificate.app, name="certificate")
 app.add_typer(cohort.app, name="cohort")
 app.add_typer(matrix.app, name="matrix")

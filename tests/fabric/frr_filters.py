@@ -21,7 +21,8 @@ Bound = Mapping[str, Mapping[str, Collection[str]]]  # port -> access list -> wa
 
 def table(acls: Mapping[str, Any], bound: Bound, ports: Collection[str], family: str) -> str:
     """The whole table of one VRF with these ports, as `iptables-restore` takes it."""
-    mine = {name: acl for name, acl in acls.items() if acl.get("type") == family}
+    used = {name for port in ports for name in bound.get(port, {})}
+    mine = {n: acl for n, acl in acls.items() if acl.get("type") == family and n in used}
     lines = ["*mangle", *(f":{name} - [0:0]" for name in mine)]
     for name, acl in mine.items():
         for number in sorted(acl.get("rule", {}), key=int):

@@ -73,6 +73,10 @@ class Nvue:
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join(timeout=60.0)
 
+    def count(self, method: str, path: str) -> int:
+        """How many of these requests there were."""
+        return self.requests.count((method, f"{PREFIX}{path}"))
+
     def reboot(self) -> None:
         """Only what was saved is left."""
         with self._lock:

@@ -12,6 +12,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from frr_netlink import Link
 from frr_rendering import DEFAULT, PLUMBING, cables, joint_address
 from frr_switch import FrrSwitch
 
@@ -64,21 +65,21 @@ class Reader:
     def _interfaces(self) -> Tree:
         _, bound = self._switch.filters()
         return {
-            name: _interface(entry) | ({"acl": bound[name]} if name in bound else {})
+            name: _interface(*entry) | ({"acl": bound[name]} if name in bound else {})
             for name, entry in self._switch.interfaces().items()
             if name.startswith(("swp", "eth"))
         }
 
     def _below(self, name: str, rest: tuple[str, ...]) -> Any:
+        if rest == ("lldp", "neighbor"):
+            other = self._switch.cabled.get(name)
+            return {other[0]: {"port": {"name": other[1]}}} if other else {}
         entry = self._switch.interfaces().get(name)
         if entry is None:
             return None
         if rest == ("link", "stats"):
-            return _counters(entry)
-        if rest == ("lldp", "neighbor"):
-            other = self._switch.cabled.get(name)
-            return {other[0]: {"port": {"name": other[1]}}} if other else {}
-        found: Any = _interface(entry)
+            return _counters(entry[1])
+        found: Any = _interface(*entry)
         for part in rest:
             found = found.get(part) if isinstance(found, dict) else None
         return found
@@ -151,13 +152,11 @@ class Reader:
     def _heard(self) -> Tree:
         """ARP and neighbour discovery of every VRF, by interface."""
         found: Tree = {}
-        for entry in self._switch.neighbours():
-            name, mac = entry["dev"], entry.get("lladdr")
-            if mac is None or not name.startswith(("swp", "eth")):
-                continue
-            family = "ipv6" if ":" in entry["dst"] else "ipv4"
-            told = found.setdefault(name, {"ip": {"neighbor": {}}})["ip"]["neighbor"]
-            told.setdefault(family, {})[entry["dst"]] = {"lladdr": mac}
+        for name, (_, link) in self._switch.interfaces(neighbours=True).items():
+            for address, mac in link.neighbours.items() if name.startswith(("swp", "eth")) else ():
+                family = "ipv6" if ":" in address else "ipv4"
+                told = found.setdefault(name, {"ip": {"neighbor": {}}})["ip"]["neighbor"]
+                told.setdefault(family, {})[address] = {"lladdr": mac}
         return found
 
     def _vnis(self) -> Tree:
@@ -172,25 +171,21 @@ class Reader:
         return found if isinstance(found, dict) else {}
 
 
-def _counters(entry: Mapping[str, Any]) -> Tree:
-    counted = entry["stats64"]
-    told: Tree = {
-        f"{nvue}-{what}": counted[side][what]
-        for nvue, side in (("in", "rx"), ("out", "tx"))
-        for what in ("bytes", "packets", "errors")
-    }
-    return told | {"carrier-transitions": counted["tx"].get("carrier_changes", 0)}
-
-
-def _interface(entry: Mapping[str, Any]) -> Tree:
-    addresses = {
-        f"{a['local']}/{a['prefixlen']}": {} for a in entry["addr_info"] if a["scope"] == "global"
-    }
-    up = entry.get("operstate") == "UP"
+def _counters(link: Link) -> Tree:
     return {
-        "type": "swp" if entry["ifname"].startswith("swp") else "eth",
-        "ip": {"vrf": entry["vrf"], "address": addresses},
-        "link": {"state": {"up" if up else "down": {}}, "mtu": entry["mtu"]},
+        "in-bytes": link.bytes[0],
+        "out-bytes": link.bytes[1],
+        "in-pkts": link.packets[0],
+        "out-pkts": link.packets[1],
+        "carrier-transitions": link.carrier_changes,
+    }
+
+
+def _interface(vrf: str, link: Link) -> Tree:
+    return {
+        "type": "swp" if link.name.startswith("swp") else "eth",
+        "ip": {"vrf": vrf, "address": {address: {} for address in sorted(link.addresses)}},
+        "link": {"state": {"up" if link.up else "down": {}}, "mtu": link.mtu},
     }
 
 

@@ -17,6 +17,7 @@ from frr_nvue import Nvue
 from frr_switch import FrrSwitch
 
 from provisioner.model.place import NodePlace, RailEnd, SwitchPlace, Uplink
+from provisioner.model.tenant import Outside
 from provisioner.planning.address_plan import AddressPlan
 from provisioner.planning.addressing import Addressing
 from provisioner.planning.place_ports import Ports
@@ -100,6 +101,23 @@ class FrrSite:
         found = self.boxes[self.leaves[rail]]
         assert isinstance(found, FrrSwitch)
         return found
+
+    def leaf_apis(self) -> list[Nvue]:
+        return [self.nvue[name] for name in self.leaves]
+
+    def outside(self) -> tuple[Outside, ...]:
+        """Sessions of a tenant with both routers outside on both leaves."""
+        return tuple(
+            Outside(
+                switch=leaf,
+                peer=edge_address(edge, rail, 1),
+                remote_as=EDGE_ASN[edge],
+                accepts=tuple(f"{host}/32" for host in EDGE_HOST.values()),
+                sends=("172.0.0.0/8", "198.51.100.0/24"),
+            )
+            for edge in EDGE_PORTS
+            for rail, leaf in enumerate(self.leaves)
+        )
 
     # --- building
 

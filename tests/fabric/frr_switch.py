@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import frr_filters
+import frr_netlink
 from frr_boxes import READY_S, Router
+from frr_netlink import Link
 from frr_rendering import DEFAULT, Wanted, cables, changes, joint_address, wanted
 
 OVERLAY_MTU = 9166  # of a VXLAN device over links of 9216 bytes
@@ -29,24 +31,16 @@ class FrrSwitch(Router):
 
     def vrfs(self) -> list[str]:
         """The VRFs that the kernel has, besides the default one."""
-        return sorted(self.run("ls", "/run/netns").split())
+        return sorted(p.name for p in Path(f"/proc/{self.pid}/root/run/netns").iterdir())
 
-    def interfaces(self) -> dict[str, dict[str, Any]]:
-        """Every interface as `ip -j -s -s -d address` has it, with its VRF as `vrf`."""
-        script = "echo default; ip -j -s -s -d addr; for v in $(ls /run/netns); do echo $v; "
-        lines = self.run("sh", "-c", script + "ip -n $v -j -s -s -d addr; done").splitlines()
+    def interfaces(self, *, neighbours: bool = False) -> dict[str, tuple[str, Link]]:
+        """Every interface but loopbacks, with the VRF that the kernel has it in."""
         found = {}
-        for vrf, listed in zip(lines[::2], lines[1::2], strict=True):
-            for entry in json.loads(listed):
-                key = entry["ifname"] if entry["ifname"] != "lo" else f"lo@{vrf}"
-                found[key] = {**entry, "vrf": vrf}
+        for vrf in (DEFAULT, *self.vrfs()):
+            with self.socket(*frr_netlink.FAMILY, vrf=vrf) as line:
+                told = frr_netlink.links(line, neighbours=neighbours)
+            found |= {name: (vrf, link) for name, link in told.items() if name != "lo"}
         return found
-
-    def neighbours(self) -> list[dict[str, Any]]:
-        """ARP and neighbour discovery of every VRF, as `ip -j neighbour` has them."""
-        script = "ip -j neigh; for v in $(ls /run/netns); do ip -n $v -j neigh; done"
-        lines = self.run("sh", "-c", script).splitlines()
-        return [entry for line in lines if line for entry in json.loads(line)]
 
     def carry_out(self, tree: Mapping[str, Any]) -> None:
         """Bring kernel and FRRouting to this configuration."""
@@ -72,7 +66,7 @@ class FrrSwitch(Router):
         self.halt()
         for name, entry in self.interfaces().items():
             if name.startswith(("swp", "eth")):
-                self._put(name, entry["vrf"], DEFAULT, ())
+                self._put(name, entry[0], DEFAULT, ())
         for vrf in self.vrfs():
             self.run("ip", "netns", "delete", vrf)
         self.ip("address flush dev lo")
@@ -153,10 +147,9 @@ class FrrSwitch(Router):
         for name, (vrf, addresses) in want.ports.items():
             if name not in there:
                 continue
-            entry = there[name]
-            held = {f"{a['local']}/{a['prefixlen']}" for a in _global(entry)}
-            if entry["vrf"] != vrf or held != set(addresses):
-                self._put(name, entry["vrf"], vrf, addresses)
+            now, link = there[name]
+            if now != vrf or link.addresses != set(addresses):
+                self._put(name, now, vrf, addresses)
 
     def _put(self, name: str, old: str, vrf: str, addresses: tuple[str, ...]) -> None:
         if old != vrf:
@@ -170,30 +163,32 @@ class FrrSwitch(Router):
         )
 
     def _filters(self, want: Wanted, had: Wanted) -> None:
-        """Anew in every VRF where anything of them, or a filtered port, has changed."""
-        if (want.acls, want.bound) == (had.acls, had.bound) and not any(
-            want.ports.get(p) != had.ports.get(p) for p in want.bound
-        ):
-            return
-        for vrf in (DEFAULT, *self.vrfs()):
-            where = [] if vrf == DEFAULT else ["ip", "netns", "exec", vrf]
-            mine = [name for name, (wanted_in, _) in want.ports.items() if wanted_in == vrf]
+        """Anew in every VRF with filtered ports, before or after."""
+        filtered = {vrf: set[str]() for vrf in (*self._filtered(had), *self._filtered(want))}
+        for name in want.bound:
+            filtered[want.ports[name][0]].add(name)
+        for vrf, ports in filtered.items():
+            if vrf != DEFAULT and vrf not in self.vrfs():
+                continue
             for family, command in frr_filters.COMMANDS.items():
-                text = frr_filters.table(want.acls, want.bound, mine, family)
-                self.run(*where, f"{command}-restore", stdin=text)
+                text = frr_filters.table(want.acls, want.bound, ports, family)
+                self.run(*_inside(vrf), f"{command}-restore", stdin=text)
 
     def filters(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """The access lists that the kernel has, and those that each port has."""
         acls: dict[str, Any] = {}
         bound: dict[str, Any] = {}
-        for vrf in (DEFAULT, *self.vrfs()) if self.rendered.acls else ():
-            where = [] if vrf == DEFAULT else ["ip", "netns", "exec", vrf]
+        for vrf in self._filtered(self.rendered):
             for family, command in frr_filters.COMMANDS.items():
-                told = frr_filters.read(self.run(*where, f"{command}-save", "-t", "mangle"), family)
+                saved = self.run(*_inside(vrf), f"{command}-save", "-t", "mangle")
+                told = frr_filters.read(saved, family)
                 acls |= told[0]
                 for port, names in told[1].items():
                     bound.setdefault(port, {}).update(names)
         return acls, bound
+
+    def _filtered(self, what: Wanted) -> set[str]:
+        return {what.ports[name][0] for name in what.bound}
 
     def _configure(self, daemon: str, after: Any, before: Any) -> None:
         away, add = changes(before, after)
@@ -203,5 +198,5 @@ class FrrSwitch(Router):
             self.configure(daemon, add)
 
 
-def _global(entry: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    return [a for a in entry.get("addr_info", ()) if a["scope"] == "global"]
+def _inside(vrf: str) -> list[str]:
+    return [] if vrf == DEFAULT else ["ip", "netns", "exec", vrf]

@@ -11,11 +11,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from math import ceil, floor
+from operator import attrgetter
+from typing import NamedTuple
 
 from provisioner.model.campaign import CampaignNode
 from provisioner.model.campaign_policy import Domain, Limit, Policy
 
+
+class Spot(NamedTuple):
+    """What of a node decides its groups; the fields of `CampaignNode` of the same names."""
+
+    name: str
+    rack: str
+    unit: str
+    leaves: tuple[str, ...]
+    rails: tuple[int, ...]
+    planes: tuple[int, ...]
+    tenant: str
+    profile: str
+
+
+_FIELDS = attrgetter(*Spot._fields)
 UNLIMITED = 1 << 40  # more nodes than any fleet has
 _EPSILON = 1e-9  # 10 percent of 30 is 3, whatever binary fractions say
 
@@ -97,7 +115,30 @@ def forest(domains: Iterable[Members], nodes: int) -> Forest:
     return built
 
 
-def host_places(hosts: Sequence[CampaignNode], policy: Policy) -> Forest:
+def host_groups(hosts: Iterable[CampaignNode], policy: Policy) -> tuple[Forest, Forest]:
+    """(where hosts stand, whose they are). Remembered: a fleet seldom changes between two looks."""
+    return _host_groups(tuple(map(Spot._make, map(_FIELDS, hosts))), policy.model_dump_json())
+
+
+def switch_groups(switches: Iterable[CampaignNode], policy: Policy) -> tuple[Forest, Forest]:
+    """(where switches stand, what they carry). Remembered too."""
+    spots = tuple(map(Spot._make, map(_FIELDS, switches)))
+    return _switch_groups(spots, policy.model_dump_json())
+
+
+@lru_cache(maxsize=2)  # the forests of 65,536 hosts take some 50 MB
+def _host_groups(spots: tuple[Spot, ...], policy: str) -> tuple[Forest, Forest]:
+    rules = Policy.model_validate_json(policy)
+    return host_places(spots, rules), host_owners(spots, rules)
+
+
+@lru_cache(maxsize=2)
+def _switch_groups(spots: tuple[Spot, ...], policy: str) -> tuple[Forest, Forest]:
+    rules = Policy.model_validate_json(policy)
+    return switch_places(spots, rules), switch_rails(spots, rules)
+
+
+def host_places(hosts: Sequence[Spot], policy: Policy) -> Forest:
     """Where hosts stand: racks, leaves, scalable units, everything."""
     return _forest(
         hosts,
@@ -111,12 +152,12 @@ def host_places(hosts: Sequence[CampaignNode], policy: Policy) -> Forest:
     )
 
 
-def host_owners(hosts: Sequence[CampaignNode], policy: Policy) -> Forest:
+def host_owners(hosts: Sequence[Spot], policy: Policy) -> Forest:
     """Whose hosts they are: tenants, and nobody's (by profile, for the free capacity kept)."""
     limit = policy.limits.get(Domain.TENANT)
     found: dict[tuple[str, str], set[int]] = {}
     for number, host in enumerate(hosts):
-        key = ("", host.profile) if host.idle else (host.tenant, "")
+        key = ("", host.profile) if not host.tenant else (host.tenant, "")
         found.setdefault(key, set()).add(number)
     domains = []
     for (tenant, profile), who in sorted(found.items()):
@@ -131,7 +172,7 @@ def host_owners(hosts: Sequence[CampaignNode], policy: Policy) -> Forest:
     return forest(domains, len(hosts))
 
 
-def switch_places(switches: Sequence[CampaignNode], policy: Policy) -> Forest:
+def switch_places(switches: Sequence[Spot], policy: Policy) -> Forest:
     """Where switches stand: racks, scalable units, everything."""
     return _forest(
         switches,
@@ -144,7 +185,7 @@ def switch_places(switches: Sequence[CampaignNode], policy: Policy) -> Forest:
     )
 
 
-def switch_rails(switches: Sequence[CampaignNode], policy: Policy) -> Forest:
+def switch_rails(switches: Sequence[Spot], policy: Policy) -> Forest:
     """What switches carry: rails and planes, of each never two switches at a time."""
     one = Limit(count=1)
     limits = {
@@ -169,9 +210,9 @@ _ALL = "*"  # the one key of the domain that everybody is in
 
 
 def _forest(
-    nodes: Sequence[CampaignNode],
+    nodes: Sequence[Spot],
     limits: Mapping[Domain, Limit],
-    keys: Mapping[Domain, Callable[[CampaignNode], Iterable[object]]],
+    keys: Mapping[Domain, Callable[[Spot], Iterable[object]]],
 ) -> Forest:
     domains = []
     for domain, limit in limits.items():

@@ -18,10 +18,8 @@ from provisioner.model.node import NodeKind
 from provisioner.planning.limits import (
     UNLIMITED,
     Forest,
-    host_owners,
-    host_places,
-    switch_places,
-    switch_rails,
+    host_groups,
+    switch_groups,
     used,
 )
 from provisioner.planning.most import Packing
@@ -81,7 +79,7 @@ def host_floor(here: Situation) -> Floor:
     """The hosts, with what upgraded leaves take from tenants counted too."""
     policy = here.campaign.policy
     hosts = [n for n in here.facts if n.kind is NodeKind.HOST]
-    places, owners = host_places(hosts, policy), host_owners(hosts, policy)
+    places, owners = host_groups(hosts, policy)
     out = {i for i, n in enumerate(hosts) if not n.in_service or n.name in here.under_way}
     floor = Floor(hosts, places, owners, used(places, out), used(owners, out))
     if policy.leaf_hosts is LeafHosts.DRAIN:
@@ -99,7 +97,7 @@ def switch_floor(here: Situation) -> Floor:
     """The switches."""
     policy = here.campaign.policy
     switches = [n for n in here.facts if n.kind is NodeKind.SWITCH]
-    places, rails = switch_places(switches, policy), switch_rails(switches, policy)
+    places, rails = switch_groups(switches, policy)
     out = [i for i, n in enumerate(switches) if not n.in_service or n.name in here.under_way]
     return Floor(switches, places, rails, used(places, out), used(rails, out))
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from pydantic import ValidationError
 from rich.text import Text
 
 from provisioner.cli.data_options import console, with_data
@@ -17,7 +16,7 @@ from provisioner.control.campaign_requests import Answer, CampaignRequests
 from provisioner.model.campaign_policy import Policy
 from provisioner.model.outcome import Blocker
 from provisioner.opening import Data, read_settings, read_text
-from provisioner.planning.located_yaml import load
+from provisioner.planning.campaign_policy_text import parse_policy
 from provisioner.store.campaign_rows import CampaignRows
 from provisioner.wall_clock import WallClock
 
@@ -86,10 +85,4 @@ def read_policy(path: Path | None) -> Policy:
     """A policy file, or the defaults. Raises InputError that names the line."""
     if path is None:
         return Policy()
-    located = load(str(path), read_text(path))
-    if not isinstance(located.tree, dict):
-        raise located.error((), "this is no policy", "Write lines of `name: value`.")
-    try:
-        return Policy.model_validate(located.tree)
-    except ValidationError as error:
-        raise located.misfit(error, "See docs/campaigns.md.") from None
+    return parse_policy(str(path), read_text(path))

@@ -23,6 +23,7 @@ from provisioner.planning import case_policy as policy
 from provisioner.planning import remedies, remedy_steps
 from provisioner.planning.diagnosis import diagnose
 from provisioner.planning.journey import may_enter
+from provisioner.planning.part_names import named
 from provisioner.planning.remedies import Later, Limits, People, Try
 from provisioner.ports import AlertBook, Clock, PortError, StaleWrite, Store
 from provisioner.ports.cases import CaseBook
@@ -94,7 +95,8 @@ class Mender:
         faults = {f.key: f for f in policy.faults_of(node, report, alerts, case)}
         for fault in (*policy.faults_of(node, found.report, ()), *found.faults):
             faults.setdefault(fault.key, fault)
-        seen = tuple(faults.values())[: policy.FAULTS_MAX]
+        names = await self._evidence.names(node, inventory, found)
+        seen = tuple(named(f, names) for f in faults.values())[: policy.FAULTS_MAX]
         tries = case.tries
         if tried is not None:
             tries = (

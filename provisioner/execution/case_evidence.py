@@ -19,12 +19,14 @@ from provisioner.model.health import Gate, HealthReport
 from provisioner.model.inventory import Inventory
 from provisioner.model.node import BmcRef, Node, NodeKind
 from provisioner.model.outcome import Blocker
+from provisioner.planning.part_names import Names, names_of
 from provisioner.ports import PortError, Store
 from provisioner.redfish import diagnostics
 from provisioner.redfish.readings import Reading
 from provisioner.redfish.service import Service
 
 TEXT_MAX = 8 * 1024 * 1024  # of one BMC's logs; 500 entries of 1 KB in each of 10 logs are 5 MB
+REPORTS_MAX = 10  # a part that is gone is named as it was when it was last there
 FAULTS_MAX = 40  # of event logs; a person reads the stored ones
 
 
@@ -57,6 +59,19 @@ class EvidenceCollector:
         for bmc in node.bmcs:
             await self._bmc(node, bmc, found, deep=deep)
         return found
+
+    async def names(self, node: Node, inventory: Inventory | None, now: Collected) -> Names:
+        """What tools call the node's parts, from the newest reports and from what was just seen."""
+        reports = await self._store.reports(node.id, 0.0)
+        digests = [
+            r.evidence
+            for report in (*reversed(reports[:REPORTS_MAX]), now.report)
+            if report is not None
+            for r in report.results
+            if r.check == "gpu_inventory" and r.evidence
+        ]
+        texts = [await self._store.evidence(d) or "" for d in dict.fromkeys(digests)]
+        return names_of(node, inventory, texts)
 
     async def _look(self, node: Node, inventory: Inventory, found: Collected) -> None:
         names = [

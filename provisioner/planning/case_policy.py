@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from provisioner.model.alert import Alert, Classification
 from provisioner.model.base import Record
 from provisioner.model.case import Case, Fault, Notice, Origin, Service, Stage, StageTime
-from provisioner.model.health import HealthReport, Verdict
+from provisioner.model.health import CheckResult, HealthReport, Verdict
 from provisioner.model.inventory import Inventory
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.outcome import Reason
@@ -50,6 +50,7 @@ _OPENING = frozenset(
     }
 )
 FAULTS_MAX = 64
+UNREADABLE = "cannot be judged"  # how a check begins that could not read its output
 WORDS_MAX = 500  # of a person's or a tenant's report
 
 
@@ -156,6 +157,9 @@ def faults_of(
             if result.verdict is not Verdict.FAIL:
                 continue
             check = result.check.split(" after ")[0]
+            if not result.findings or result.findings[0].detail.startswith(UNREADABLE):
+                found += _unread(result, report.ended_at)
+                continue
             found += [
                 Fault(
                     source="check",
@@ -184,6 +188,14 @@ def faults_of(
         )
     unique = {(f.key, f.detail): f for f in found}
     return tuple(unique.values())[:FAULTS_MAX]
+
+
+def _unread(result: CheckResult, at: float) -> list[Fault]:
+    """A check that could not judge accuses nothing of its own: its words may name the cause."""
+    return [
+        Fault(source="check", id="unreadable", part=f.part[:80], detail=f.detail[:300], at=at)
+        for f in result.findings
+    ]
 
 
 def keys(faults: Iterable[Fault]) -> tuple[str, ...]:

@@ -1,0 +1,89 @@
+"""One part, one name: what tools call it (GPU 3, a UUID, a PCI address, a port) as its slot. Pure.
+
+Tools inside the host number GPUs, drivers name PCI addresses, leaves name ports; a technician needs
+the slot that is printed on the chassis. Serials join them: `nvidia-smi` and Redfish tell the same.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from provisioner.checks.check import Unreadable
+from provisioner.checks.commands import GPUS
+from provisioner.checks.smi_table import table
+from provisioner.model.case import Fault
+from provisioner.model.inventory import DeviceKind, Inventory
+from provisioner.model.node import Node
+from provisioner.planning.rejudging import raw_outputs
+
+_PCI = re.compile(r"\b([0-9a-fA-F]{4,8}):([0-9a-fA-F]{2}):([0-9a-fA-F]{2})(?:\.\d)?\b")
+_WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/-]{4,80}")
+_GPU = re.compile(r"\bGPU (\d{1,3})\b")
+SERIAL_MIN = 6  # a shorter one may be any number
+
+Names = Mapping[str, str]
+
+
+def names_of(node: Node, inventory: Inventory | None, gpu_texts: Iterable[str] = ()) -> Names:
+    """Alias -> slot. `gpu_texts`: stored evidence of `gpu_inventory`, the newest last."""
+    found: dict[str, str] = {}
+    for port in node.ports:
+        found[f"{port.switch}/{port.interface}"] = port.nic_slot
+    if inventory is None:
+        return found
+    serials = {}
+    for device in inventory.devices:
+        if device.pci and (pci := pci_of(device.pci)):
+            found[pci] = device.slot
+        if device.serial and len(device.serial) >= SERIAL_MIN:
+            found[device.serial] = device.slot
+            if device.kind is DeviceKind.GPU:
+                serials[device.serial] = device.slot
+    for text in gpu_texts:
+        for row in _rows(text):
+            slot = serials.get(row["serial"])
+            if slot is None:
+                continue
+            found[f"GPU {row['index']}"] = slot
+            found[row["uuid"]] = slot
+            if pci := pci_of(row.get("pci.bus_id", "")):
+                found[pci] = slot
+    return found
+
+
+def _rows(text: str) -> list[dict[str, str]]:
+    outputs = raw_outputs(text)
+    if outputs is None or GPUS.name not in outputs:
+        return []
+    try:
+        return [dict(row) for row in table(outputs, GPUS, "index", "uuid", "serial")]
+    except Unreadable:
+        return []
+
+
+def pci_of(text: str) -> str:
+    """The first PCI address in a text, as domain:bus:device in four digits; "" without one."""
+    match = _PCI.search(text)
+    return f"{match[1][-4:]}:{match[2]}:{match[3]}".lower() if match else ""
+
+
+def named(fault: Fault, names: Names) -> Fault:
+    """The fault at its slot, if any of its words is a name of one; else as it is."""
+    for text in (fault.part, fault.detail):
+        slot = slot_in(text, names)
+        if slot:
+            return fault.model_copy(update={"part": slot})
+    return fault
+
+
+def slot_in(text: str, names: Names) -> str:
+    """The slot that a text speaks of; "" if it names none that is known."""
+    if (pci := pci_of(text)) in names and pci:
+        return names[pci]
+    if (match := _GPU.search(text)) and match[0] in names:
+        return names[match[0]]
+    for word in _WORD.findall(text):
+        if word in names:
+            return names[word]
+    return ""

@@ -1,0 +1,1 @@
+"""A twin of a site: simulated hardware at recorded versions, the real daemon, virtual time."""

@@ -1,0 +1,71 @@
+"""The ports on hosts, answered by a simulated site in this process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from provisioner.ports import PlaybookCall, PlaybookResult, ShellCommand, ShellOutput
+from provisioner.sim.site import Site
+from provisioner.simulated_runner import asked, outputs
+
+Runs = dict[str, tuple[str, str, float, asyncio.Future[Any]]]  # by host: what began last
+
+
+async def _ended(task: asyncio.Future[Any]) -> PlaybookResult:
+    task.add_done_callback(lambda t: t.cancelled() or t.exception())
+    told = await asyncio.shield(task)
+    return PlaybookResult(told["status"], told["facts"], told.get("detail", ""))
+
+
+class MemoryRunner:
+    """`PlaybookRunner` onto the simulated hosts; what a play began goes on without its daemon.
+
+    `runs` is what the runs' folders are: it outlives the daemon, and the next one looks there.
+    """
+
+    def __init__(self, site: Site, runs: Runs | None = None) -> None:
+        self._site = site
+        self._runs: Runs = {} if runs is None else runs
+
+    async def run(self, call: PlaybookCall) -> PlaybookResult:
+        work = self._site.inband.run(call.play, call.host, dict(call.variables))
+        task = asyncio.ensure_future(work)
+        self._runs[call.host] = (call.play, call.digest, self._site.clock.now(), task)
+        return await _ended(task)
+
+    async def recall(self, call: PlaybookCall, since: float) -> PlaybookResult | None:
+        if call.host not in self._runs:
+            return None
+        play, digest, began, task = self._runs[call.host]
+        same = (play, digest) == (call.play, call.digest) and began >= since
+        return await _ended(task) if same else None
+
+    def progress(self) -> dict[str, str]:
+        """A simulated play says nothing while it lasts."""
+        return {}
+
+    async def ask(self, play: str, host: str, variables: dict[str, Any]) -> PlaybookResult:
+        return await _ended(asyncio.ensure_future(self._site.inband.run(play, host, variables)))
+
+    async def close(self) -> None:
+        return None
+
+
+class MemoryShell:
+    """`HostShell` onto the simulated hosts."""
+
+    def __init__(self, site: Site) -> None:
+        self._runner = MemoryRunner(site)
+
+    async def run(
+        self, host: str, address: str, commands: Sequence[ShellCommand]
+    ) -> Sequence[ShellOutput]:
+        return outputs(await self._runner.ask("run_commands", host, asked(commands)), commands)
+
+    async def forget(self, host: str, known: str = "") -> None:
+        return None
+
+    async def close(self) -> None:
+        return None

@@ -1,0 +1,152 @@
+"""The twin's wires: Redfish and switch APIs answered by a simulated site in this process.
+
+The cut is at the request: clients, quirks and parsing run unchanged. Chance comes from the caller's
+seeded generator, so that a seed replays a run exactly.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import random
+from collections.abc import Coroutine
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+from provisioner.ports import (
+    BmcAddress,
+    Call,
+    LoginRefused,
+    Reply,
+    SwitchAddress,
+    Unreachable,
+    Upload,
+)
+from provisioner.sim.redfish_service import RedfishService
+from provisioner.sim.site import Site
+
+
+async def sent(work: Coroutine[Any, Any, Any]) -> Any:
+    """What has left the daemon arrives, also when the daemon is gone before the answer is there."""
+    task = asyncio.ensure_future(work)
+    task.add_done_callback(lambda t: t.cancelled() or t.exception())  # nobody may be left to ask
+    return await asyncio.shield(task)
+
+
+class Wire:
+    """Chances that a request or its answer is lost, from the run's seed."""
+
+    def __init__(self, rng: random.Random, lost: float) -> None:
+        self.rng, self.lost = rng, lost
+        self.requests = 0
+
+    async def travel(self) -> str:
+        """Take some time; "request" or "answer" if that part is lost."""
+        self.requests += 1
+        await asyncio.sleep(self.rng.uniform(0.01, 0.2))
+        roll = self.rng.random()
+        if roll < self.lost / 2:
+            return "request"
+        return "answer" if roll < self.lost else ""
+
+
+class MemoryBmcs:
+    """`BmcTransport` onto the simulator's services, as a logged-in client."""
+
+    def __init__(self, services: dict[str, RedfishService], wire: Wire) -> None:
+        self._services, self._wire = services, wire
+
+    async def request(self, bmc: BmcAddress, call: Call) -> Reply:
+        told: Reply = await sent(self._request(bmc, call))
+        return told
+
+    async def _request(self, bmc: BmcAddress, call: Call) -> Reply:
+        service = self._services[bmc.url]
+        fate = await self._wire.travel()
+        if fate == "request":
+            raise Unreachable("connection refused", maybe_executed=False)
+        parts = urlsplit(call.path)
+        headers = {k.lower(): v for k, v in call.headers.items()}
+        if bmc.secret is not None:
+            pair = f"{bmc.username}:{bmc.secret.reveal()}".encode()
+            headers["authorization"] = f"Basic {base64.b64encode(pair).decode()}"
+        body = b""
+        if isinstance(call.body, Upload):
+            headers["content-type"], body = multipart(call.body)
+        elif call.body is not None:
+            headers["content-type"] = "application/json"
+            body = json.dumps(call.body).encode()
+        headers["content-length"] = str(len(body))
+        told = service.handle(
+            call.method, parts.path, dict(parse_qsl(parts.query)), headers, body, "test"
+        )
+        if told.delay_s:
+            await asyncio.sleep(told.delay_s)
+        if told.status == 0:
+            raise Unreachable("connection reset", maybe_executed=False)
+        if fate == "answer":
+            raise Unreachable("the answer was lost", maybe_executed=True)
+        if told.status == 401 and bmc.secret is not None:
+            raise LoginRefused("401")
+        return Reply(told.status, {k.lower(): v for k, v in told.headers.items()}, told.body)
+
+    async def fingerprint(self, bmc: BmcAddress) -> str:
+        return "00" * 32
+
+    async def forget(self, bmc: BmcAddress) -> None:
+        return None
+
+    async def close(self) -> None:
+        return None
+
+
+class MemorySwitches:
+    """`SwitchTransport` onto the simulated switches."""
+
+    def __init__(self, site: Site, wire: Wire) -> None:
+        self._site, self._wire = site, wire
+
+    async def request(self, switch: SwitchAddress, call: Call) -> Reply:
+        told: Reply = await sent(self._request(switch, call))
+        return told
+
+    async def _request(self, switch: SwitchAddress, call: Call) -> Reply:
+        name = (urlsplit(switch.url).hostname or "").partition(".")[0]
+        fate = await self._wire.travel()
+        if fate == "request" or not self._site.switches[name].up(self._site.advance()):
+            raise Unreachable("connection refused", maybe_executed=False)
+        parts = urlsplit(call.path)
+        assert switch.secret is not None
+        pair = base64.b64encode(f"{switch.username}:{switch.secret.reveal()}".encode()).decode()
+        body = b"" if call.body is None else json.dumps(call.body).encode()
+        told = self._site.nvue[name].handle(
+            call.method,
+            parts.path,
+            dict(parse_qsl(parts.query)),
+            {"authorization": f"Basic {pair}", "content-type": "application/json"},
+            body,
+        )
+        if told.status == 0:
+            raise Unreachable("connection reset", maybe_executed=False)
+        if fate == "answer":
+            raise Unreachable("the answer was lost", maybe_executed=True)
+        return Reply(told.status, {k.lower(): v for k, v in told.headers.items()}, told.body)
+
+    async def close(self) -> None:
+        return None
+
+
+def multipart(upload: Upload) -> tuple[str, bytes]:
+    """Content type and body of a push, as a real client sends it."""
+    mark = "simulated-boundary"
+    pieces = []
+    for name, kind, body in upload.parts:
+        head = f'--{mark}\r\nContent-Disposition: form-data; name="{name}"\r\n'
+        pieces.append(head.encode() + f"Content-Type: {kind}\r\n\r\n".encode() + body + b"\r\n")
+    head = (
+        f'--{mark}\r\nContent-Disposition: form-data; name="{upload.file_part}"; '
+        f'filename="{upload.file_name}"\r\nContent-Type: application/octet-stream\r\n\r\n'
+    )
+    pieces.append(head.encode() + upload.file.read_bytes() + b"\r\n")
+    return f"multipart/form-data; boundary={mark}", b"".join(pieces) + f"--{mark}--\r\n".encode()

@@ -166,7 +166,10 @@ class FabricSessions:
                     session.id, test, step.number, among, members
                 )
             pair, ends = (among[0], among[1]), (members[0], members[1])
-            return await self._tests.run(session.id, test, step.number, pair, ends)
+            suspects = step.number >= self._policy.isolation.screenings
+            return await self._tests.run(
+                session.id, test, step.number, pair, ends, counting=suspects
+            )
 
         return list(await asyncio.gather(*(one(test) for test in step.tests)))
 

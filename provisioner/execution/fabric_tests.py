@@ -20,6 +20,7 @@ from provisioner.checks.gdr_loopback import MESSAGE_BYTES
 from provisioner.checks.rail_port import Member, RailPort
 from provisioner.checks.reading import pci
 from provisioner.checks.threshold_data import Limits
+from provisioner.execution.cable_ends import between, look
 from provisioner.execution.fabric_lines import CLEAN, LOOK, host_end, measure, serve
 from provisioner.execution.fabric_outputs import (
     collective,
@@ -33,7 +34,7 @@ from provisioner.execution.inband import run_commands
 from provisioner.execution.judging import judging_context
 from provisioner.execution.mpi_door import open_door
 from provisioner.execution.work import Site
-from provisioner.model.fabric_session import FabricRun
+from provisioner.model.fabric_session import CableEnds, FabricRun
 from provisioner.model.health import CheckResult, Evidence
 from provisioner.model.inventory import Inventory
 from provisioner.model.matrix import Matrix
@@ -111,10 +112,17 @@ class FabricTests:
         number: int,
         nodes: tuple[Node, Node],
         members: tuple[Member, Member],
+        *,
+        counting: bool = False,
     ) -> FabricRun:
-        """One test with (server, client), on all its rails at once; never their exception."""
+        """One test with (server, client), on all its rails at once; never their exception.
+
+        `counting`: both ends of the cables are read before and after it.
+        """
         tests = [fabric.rdma_pair(*members, rail) for rail in test.rails]
         serving, measuring = (f"{session}/{test.name}/{side}" for side in ("server", "client"))
+        both = list(zip(nodes, members, strict=True)) if counting else []
+        before = [await look(self._site, self._store, n, m, test.rails) for n, m in both]
         try:
             begun = await self._one(nodes[0], "serve", serve(serving, tests), SERVE_S)
             if isinstance(begun, Blocker):
@@ -138,8 +146,13 @@ class FabricTests:
             each = zip(results, nccl[0], strict=True)
             results = tuple(nccl_rail(r, t, nccl[1], context) for r, t in each)
         digest = await self._store.put_evidence(json.dumps(raw, sort_keys=True))
+        ends: list[CableEnds] = []
+        for (node, member), first in zip(both, before, strict=True):
+            after = await look(self._site, self._store, node, member, test.rails)
+            ends += between(node.id, first, after)
         run = fabric_rounds.not_run(test, number)
-        return run.model_copy(update={"results": results, "evidence": digest})
+        shown = {"results": results, "evidence": digest, "ends": tuple(ends)}
+        return run.model_copy(update=shown)
 
     async def run_collective(
         self,

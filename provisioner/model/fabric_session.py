@@ -38,6 +38,25 @@ class RailRun(Record):
     detail: str = ""
 
 
+class Counted(Record):
+    """What one end of a cable received damaged while a test ran; Unix seconds."""
+
+    damaged: int = Field(ge=0)  # frames or blocks
+    link_downs: int = Field(default=0, ge=0)
+    began_at: float
+    ended_at: float
+
+
+class CableEnds(Record):
+    """Both ends of the cable of one node on one rail; None: that end told nothing."""
+
+    node: str
+    rail: int
+    at_node: Counted | None = None
+    at_leaf: Counted | None = None
+    detachable: bool = True  # False: copper, without optics
+
+
 class FabricRun(Record):
     """One test among nodes. `evidence`: SHA-256 of the raw outputs."""
 
@@ -46,6 +65,7 @@ class FabricRun(Record):
     nodes: tuple[str, ...] = Field(min_length=2)  # of a pair (server, client)
     round_number: int
     results: tuple[RailRun, ...]
+    ends: tuple[CableEnds, ...] = ()  # of tests of suspects
     evidence: str = ""
 
 

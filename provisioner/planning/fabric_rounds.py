@@ -6,15 +6,17 @@ passes who was not cleared on all rails, and in each size of collective that the
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from statistics import median
 
-from provisioner.model.fabric_session import FabricRun, FabricSession
+from provisioner.model.fabric_session import CableEnds, Counted, FabricRun, FabricSession
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning import collectives, fabric_verdicts
 from provisioner.planning.fabric_session import SessionPolicy
 from provisioner.planning.isolation import next_round
+from provisioner.planning.isolation_ends import BothEnds, EndCounters, name_part
 from provisioner.planning.isolation_words import (
+    Cell,
     Fabric,
     FabricLink,
     FabricNode,
@@ -110,6 +112,33 @@ def _ratio(*pairs: tuple[float | None, float]) -> float | None:
     return min(ratios, default=None)
 
 
+def ends_of(session: FabricSession) -> dict[Cell, BothEnds]:
+    """What both ends of each cable received damaged, over all tests of suspects."""
+    found: dict[Cell, list[CableEnds]] = {}
+    for run in session.runs:
+        for ends in run.ends:
+            if ends.at_node is not None and ends.at_leaf is not None:
+                found.setdefault((ends.node, ends.rail), []).append(ends)
+    return {
+        cell: BothEnds(
+            node=_summed([e.at_node for e in listed if e.at_node is not None]),
+            leaf=_summed([e.at_leaf for e in listed if e.at_leaf is not None]),
+            detachable=all(e.detachable for e in listed),
+        )
+        for cell, listed in found.items()
+    }
+
+
+def _summed(counted: Sequence[Counted]) -> EndCounters:
+    return EndCounters(
+        uncorrectable=0,  # told as damaged frames by both ends alike
+        crc_errors=sum(c.damaged for c in counted),
+        link_downs=sum(c.link_downs for c in counted),
+        began_at=min(c.began_at for c in counted),
+        ended_at=max(c.ended_at for c in counted),
+    )
+
+
 def _test(run: FabricRun) -> FabricTest:
     return FabricTest(
         name=run.test,
@@ -135,6 +164,9 @@ def outcome_blockers(
     session: FabricSession, verdicts: Verdicts, policy: SessionPolicy
 ) -> dict[str, tuple[Blocker, ...]]:
     """What stands in the way of each member, and of each leaf that is to blame."""
+    ends = ends_of(session)
+    named = tuple(name_part(blame, ends) for blame in verdicts.condemned)
+    verdicts = verdicts.model_copy(update={"condemned": named})
     found = fabric_verdicts.blockers_of(session, verdicts)
     good = fabric_verdicts.cleared(session, verdicts)
     seen = observations(session)

@@ -64,9 +64,23 @@ def _accused(session: FabricSession, blame: Blame) -> Blocker:
     return Blocker(
         reason=Reason.CABLING,
         subject=f"{blame.node}/rail{blame.rail}",
-        detail=f"the link to {end} is to blame: {detail}",
-        unblock="Clean or exchange cable and optics of this link, then retry the node.",
+        detail=f"{_part(blame)} {end} is to blame: {detail}",
+        unblock=_EXCHANGE[blame.culprit],
     )
+
+
+_EXCHANGE = {
+    Culprit.LINK: "Clean or exchange cable and optics of this link, then retry the node.",
+    Culprit.CABLE: "Exchange the cable, then retry the node.",
+    Culprit.OPTIC: "Clean the named optic and the cable's end in it, exchange it if that does not"
+    " help, then retry the node.",
+}
+
+
+def _part(blame: Blame) -> str:
+    if blame.culprit is Culprit.OPTIC:
+        return f"the optic at the {blame.end}'s end of the link to"
+    return "the cable to" if blame.culprit is Culprit.CABLE else "the link to"
 
 
 def _leaf(blame: Blame) -> Blocker:

@@ -41,6 +41,7 @@ class HostView:
         self.machine, self.cables = machine, cables
         self.rng = random.Random(seed)
         self.now = 0.0
+        self.damaged: dict[str, int] = {}  # card's slot -> frames that its port received damaged
         self.serving: dict[int, tuple[str, str]] = {}  # port -> RDMA device, boot id
         # address -> the host that has it, and the rail or -1 (the site fills it)
         self.peers: Mapping[str, tuple[HostView, int]] = {}

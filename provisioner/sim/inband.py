@@ -49,6 +49,7 @@ TOOLS: tuple[tuple[str, Tool, float], ...] = (
     ("gpu_burn -tc ", outputs_burn.gpu_burn, 125.0),
     ("i=0; export CUDA_DEVICE_ORDER=PCI_BUS_ID; for p in ", outputs_burn.loopback, 100.0),
     ("command -v ib_write_bw; ", outputs_fabric.devices, 0.1),
+    ("for d in mlx5_", outputs_fabric.counters, 0.1),
     ("export PROVISIONER_FABRIC=", outputs_fabric.fabric, 30.0),
     ("for f in $(grep -lsz '^PROVISIONER_FABRIC=", outputs_fabric.clean, 0.1),
     ("fio ", outputs_burn.fio, 75.0),

@@ -14,6 +14,8 @@ from provisioner.sim.outputs_burn import write_bw
 
 BOTH_WAYS_GBIT_S = 778.0  # a 400 Gbit/s port both ways
 LOSSY_RAIL = 5
+LOSSY = frozenset({"cable_lossy", "leaf_optic_lossy", "node_optic_lossy"})
+_DEVICES = re.compile(r"^for d in ([a-z0-9_ ]+); do for n in ")
 CORRUPT_RAIL = 2
 RAIL_GB_S = 47.8  # an all-reduce of two ranks over one such port
 RAIL_BYTES = 1024**3
@@ -98,6 +100,8 @@ def _client(view: HostView, device: str, port: int, address: str) -> tuple[str, 
         return refused
     if not (_up(view, near) and _up(peer, far)) or _vrf(near) != _vrf(far):
         return refused
+    for each, cable in ((view, near), (peer, far)):
+        _damage(each, cable)
     factor = min(_factor(v, c) for v, c in ((view, near), (peer, far)))
     gbit_s = float(view.near(BOTH_WAYS_GBIT_S * factor, 0.004))
     return write_bw(device, gbit_s, "RDMA_Write Bidirectional BW Test"), 0
@@ -184,10 +188,30 @@ def _vrf(cable: Cable) -> str:
     return str(entry.get("ip", {}).get("vrf") or "default")
 
 
+def counters(view: HostView, command: str) -> Output:
+    """`ethtool -S` of some cards' ports, as far as it tells of damaged frames."""
+    text = ""
+    for device in _DEVICES.findall(command)[0].split():
+        card = view.cards[int(device.removeprefix("mlx5_"))]
+        text += f"device {device}\n     rx_crc_errors_phy: {view.damaged.get(card.slot, 0)}\n"
+        text += "     rx_symbol_err_phy: 0\n     link_down_events_phy: 1\n"
+    return Output(0, f"{text}counted\n")
+
+
+def _damage(view: HostView, cable: Cable) -> None:
+    """A bad cable damages both ways; a bad optic what it sends, or what it should hear."""
+    faults = view.machine.faults & LOSSY if cable.rail == LOSSY_RAIL else set()
+    if faults & {"cable_lossy", "leaf_optic_lossy"}:
+        view.damaged[cable.nic_slot] = view.damaged.get(cable.nic_slot, 0) + 4000
+    if faults & {"cable_lossy", "node_optic_lossy"}:
+        errors = cable.switch.planted.errors
+        errors[cable.interface] = errors.get(cable.interface, 0) + 4000
+
+
 def _factor(view: HostView, cable: Cable) -> float:
     faults = view.machine.faults
     if "leaf_drops" in cable.switch.faults:
         return 0.55
-    if "cable_lossy" in faults and cable.rail == LOSSY_RAIL:
+    if faults & LOSSY and cable.rail == LOSSY_RAIL:
         return 0.7
     return 0.8 if "slow_among_nodes" in faults else 1.0

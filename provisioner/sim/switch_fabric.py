@@ -94,7 +94,9 @@ class Fabric:
         self._at = now
         half = int(self._bytes.get(name, 0.0)) // 2
         changes = 2 + self.switch.planted.flaps.get(name, 0)
-        return {"in-bytes": half, "out-bytes": half, "carrier-transitions": changes}
+        errors = self.switch.planted.errors.get(name, 0)
+        counted = {"in-bytes": half, "out-bytes": half, "in-errors": errors}
+        return {**counted, "carrier-transitions": changes}
 
 
 class HasFabric(Protocol):

@@ -19,10 +19,12 @@ from provisioner.planning.planner import PlanCache, PlanningNode
 
 
 class WayBack(Record):
-    """How one node would go back. `blockers` non-empty: it could not."""
+    """How one node would go back. `one_way`: steps that nothing undoes, or that have no way back;
+    a person confirms them by name. `blockers`: what else speaks against a way back."""
 
     node: str
     one_way: tuple[str, ...] = ()  # "component version"
+    why: tuple[Blocker, ...] = ()  # what the planner said of the steps in `one_way`
     blockers: tuple[Blocker, ...] = ()
     steps: int = 0
     resets: int = 0
@@ -55,10 +57,14 @@ def way_back(
             for step in back.steps
             if step.artifact and step.artifact not in held
         ]
+    ends = {s.component: s.to_version for s in forth.steps if s.kind is StepKind.UPDATE}
+    stay = {kind for b in against if (kind := b.subject.partition("/")[0]) in ends}
+    one_way = [*one_way_steps(forth, cache), *(f"{kind} {ends[kind]}" for kind in sorted(stay))]
     return WayBack(
         node=name,
-        one_way=one_way_steps(forth, cache),
-        blockers=tuple(against),
+        one_way=tuple(dict.fromkeys(one_way)),
+        why=tuple(b for b in against if b.subject.partition("/")[0] in stay),
+        blockers=tuple(b for b in against if b.subject.partition("/")[0] not in stay),
         steps=len(back.steps),
         resets=back.resets,
         minutes=-(-back.duration_s // 60),

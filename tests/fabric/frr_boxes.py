@@ -77,7 +77,10 @@ class Box:
         return ["nsenter", "-t", str(self.pid), "-n"]
 
     def start(self, name: str, command: Sequence[str]) -> None:
-        """A process that is ended with this box at the latest; its words go to a file."""
+        """A process that is ended with this box at the latest; its words go to a file.
+
+        Also with the thread that calls this: the kernel takes a thread for the parent.
+        """
         with (self.folder / f"{name}.log").open("ab") as log:
             self._processes[name] = subprocess.Popen(
                 [*ENDS_WITH_US, *command], stdin=subprocess.DEVNULL, stdout=log, stderr=log

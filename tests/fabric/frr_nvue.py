@@ -14,6 +14,7 @@ import json
 import ssl
 import threading
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
@@ -43,8 +44,10 @@ class Revision:
 
 
 class Nvue:
-    """One switch's API. Faults: `lose(method, path)` drops a connection after it was served;
-    `before_apply` runs between the acceptance of a revision and its carrying out."""
+    """One switch's API. Faults: `meet(method, path)` may raise ConnectionAbortedError before a
+    request is served, `lose(method, path)` drops its connection afterwards, and `before_apply`
+    runs between the acceptance of a revision and its carrying out.
+    """
 
     def __init__(self, switch: FrrSwitch, startup: Tree) -> None:
         self.switch = switch
@@ -52,6 +55,7 @@ class Nvue:
         self.startup: Tree = copy.deepcopy(startup)
         self.revisions: dict[str, Revision] = {}
         self.requests: list[tuple[str, str]] = []
+        self.meet: Callable[[str, str], None] = lambda _method, _path: None
         self.lose: Callable[[str, str], bool] = lambda _method, _path: False
         self.before_apply: Callable[[], None] = lambda: None
         self.url = self.pin = ""
@@ -78,13 +82,27 @@ class Nvue:
         return self.requests.count((method, f"{PREFIX}{path}"))
 
     def reboot(self) -> None:
-        """Only what was saved is left."""
+        """Only what was saved is left. To be called by the test's own thread (`Box.start`)."""
         with self._lock:
             self.applied = copy.deepcopy(self.startup)
             for revision in self.revisions.values():
                 if revision.state not in ("applied", "applied_and_saved", "invalid"):
                     revision.state = "invalid"
             self.switch.reboot(self.startup)
+
+    # --- what somebody else does, not over the wire
+
+    def begin_revision(self, tree: Tree) -> str:
+        """A pending revision with these changes; its name."""
+        name = f"changeset/{USER}/2025-01-01_00.00.{len(self.revisions):02}_AAAA"
+        self.revisions[name] = Revision([((), tree)] if tree else [])
+        return name
+
+    def apply_revision(self, name: str) -> Future[None]:
+        """Accept it; what is returned ends when it is carried out."""
+        revision = self.revisions[name]
+        revision.state = "verifying"
+        return asyncio.run_coroutine_threadsafe(self._apply(revision), self._loop)
 
     # --- serving
 
@@ -120,6 +138,12 @@ class Nvue:
         if not path.startswith(PREFIX):
             return _problem(404, "Not Found", path)
         parts = tuple(unquote(p) for p in path[len(PREFIX) :].split("/") if p)
+        try:
+            self.meet(request.method, path)
+        except ConnectionAbortedError:
+            assert request.transport is not None
+            request.transport.abort()
+            raise
         answer = await self._answer(request.method, parts, request.query, document)
         if self.lose(request.method, path) and request.transport is not None:
             request.transport.abort()
@@ -140,8 +164,7 @@ class Nvue:
             case "GET", _:
                 return self._configured(parts, rev or "applied")
             case "POST", ("revision",):
-                name = f"changeset/{USER}/2025-01-01_00.00.{len(self.revisions):02}_AAAA"
-                self.revisions[name] = Revision()
+                name = self.begin_revision({})
                 return _json({name: self.revisions[name].shown()}, 201)
             case "PATCH", ("revision", "applied") if at(document).get("state") == "save":
                 self.startup = copy.deepcopy(self.applied)

@@ -20,6 +20,7 @@ from provisioner.model.plan import Neighbour, Plan
 from provisioner.planning.campaign_moves import obstacle, pinned_elsewhere, serves
 from provisioner.planning.planner import PlanCache, PlanningNode
 from provisioner.planning.profiles import choose_profile
+from provisioner.planning.rollback import WayBack, way_back
 from provisioner.ports import Store
 from provisioner.settings import Settings
 
@@ -145,6 +146,7 @@ class Survey:
             later = self._plan(cache, inventory, release, profile, around, then)
             if not later.blockers:
                 plan, after = later, tuple(n for n in around if n in ahead)
+        back = self._way_back(node, inventory, plan, around, cache)
         return (
             facts.model_copy(
                 update={
@@ -154,7 +156,8 @@ class Survey:
                     "steps": len(plan.steps),
                     "resets": plan.resets,
                     "minutes": -(-plan.duration_s // 60),
-                    "one_way": self._one_way(plan),
+                    "one_way": back.one_way,
+                    "irreversible": back.blockers,
                     "after": after,
                     "blockers": plan.blockers,
                 }
@@ -174,14 +177,22 @@ class Survey:
         there = tuple(Neighbour(node=n, versions=versions[n]) for n in around if n in versions)
         return cache.plan(PlanningNode(inventory, release, profile, neighbours=there))
 
-    def _one_way(self, plan: Plan) -> tuple[str, ...]:
-        """Steps that nothing undoes, as the matrix's edges say."""
-        return tuple(
-            f"{s.component} {s.to_version}"
-            for s in plan.steps
-            for e in self._matrix.edges.get(s.component, ())
-            if e.one_way and e.to == s.to_version
+    def _way_back(
+        self,
+        node: Node,
+        inventory: Inventory,
+        plan: Plan,
+        around: Sequence[str],
+        cache: PlanCache,
+    ) -> WayBack:
+        """To the release that it is on now; a node on none has nothing to go back to."""
+        if not node.release or node.release == plan.release or plan.blockers:
+            return WayBack(node=node.id)
+        there = tuple(
+            Neighbour(node=n, versions=self._versions[n]) for n in around if n in self._versions
         )
+        asked = PlanningNode(inventory, plan.release, plan.profile, neighbours=there)
+        return way_back(asked, plan, node.release, cache)
 
     async def _read_versions(self, nodes: Sequence[Node]) -> None:
         for node in nodes:

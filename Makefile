@@ -7,7 +7,7 @@ STAMP  := $(VENV)/.installed
 .DEFAULT_GOAL := help
 .PHONY: help setup test lint format demo soak fuzz fuzz-lock bench lock clean \
 	image image-check image-test vm-test image-lock bench-ansible bench-isolation \
-	soak-ports bench-release bench-campaign bench-intake
+	soak-ports bench-release bench-campaign bench-intake bench-api
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */  make \1\t/' | expand -t 22
@@ -81,6 +81,9 @@ bench-intake: setup ## take a simulated site in, then the same with OpenStack Ir
 
 bench-campaign: setup ## campaigns of 512 and 4,096 hosts against the bound of their limits; last line JSON
 	@$(VENV)/bin/python tests/bench/bench_campaign.py $(ARGS)
+
+bench-api: setup ## what pages of a 65,536-node fleet cost the API's server; last line JSON; ARGS=4096 for fewer
+	@$(VENV)/bin/python tests/bench/bench_api.py $(ARGS)
 
 bench-ansible: setup ## what a playbook costs in batches and host by host (needs root); ARGS="--hosts 20"
 	$(VENV)/bin/python tests/bench/bench_ansible.py $(ARGS)

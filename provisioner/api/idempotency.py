@@ -21,7 +21,8 @@ from provisioner.api.route import Ask
 from provisioner.store import answer_rows
 
 HEADER = "Idempotency-Key"
-KEY = re.compile(r'"?[\x21\x23-\x7e]{1,128}"?')  # the draft has a quoted string; both are taken
+# the draft has a quoted string; bare words are taken too, as most clients send them
+KEY = re.compile(r'"[!#-~]{1,128}"|[!#-~]{1,128}')
 KEPT_HEADERS = ("ETag", "Location", "Content-Type")
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]

@@ -34,7 +34,7 @@ _KEY = {
     "in": "header",
     "required": False,
     "description": "Asked again with the same key, a change is made once and answered alike.",
-    "schema": {"type": "string", "pattern": r"^[!#-~]{1,128}$"},
+    "schema": {"type": "string", "pattern": r'^("[!#-~]{1,128}"|[!#-~]{1,128})$'},
 }
 _MATCH = {
     "name": "If-Match",
@@ -48,7 +48,7 @@ _NONE_MATCH = {
     "in": "header",
     "required": False,
     "description": "ETag of what is known already; 304 if it is still so.",
-    "schema": {"type": "string", "pattern": r'^"[!#-~]{1,60}"$'},
+    "schema": {"type": "string"},
 }
 
 
@@ -120,7 +120,7 @@ def _parameters(route: Route) -> list[dict[str, Any]]:
             "in": "path",
             "required": True,
             "description": WORDS[word],
-            "schema": {"type": "string", "minLength": 1, "maxLength": 128},
+            "schema": {"type": "string", "pattern": r"^[^\x00-\x1f\x7f]{1,128}$"},
         }
         for word in re.findall(r"\{(\w+)\}", route.path)
     ]

@@ -1,12 +1,12 @@
 """Picks nodes by an expression, a bounded number of rows at a time.
 
-The expression decides; columns only narrow what is read. So a page may hold fewer nodes than asked
-for, or none, while there is more: the cursor says where it stopped looking.
+The expression is tried on node after node, in the order of ids. So a page may hold fewer nodes than
+asked for, or none, while there is more: the cursor says where it stopped looking.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import lru_cache, partial
 
@@ -17,7 +17,7 @@ from provisioner.planning.select_expression import NODE_FIELDS, Expression, fact
 from provisioner.store import page_rows
 from provisioner.store.sql_store import SqlStore
 
-LOOKED_MAX = 1000  # nodes that one page looks at: some 20 ms
+LOOKED_MAX = 700  # nodes that one page looks at: some 15 ms (`make bench-api`)
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ async def pick(
 ) -> tuple[tuple[Node, ...], str]:
     """The nodes, and the id to go on after ("": there are no more). Refused for bad words."""
     expression = _expression(wanted.where) if wanted.where.strip() else None
-    narrowed = dict(_narrowed(expression))
+    narrowed: dict[str, Collection[str]] = {}
     if wanted.kind is not None:
         narrowed["kind"] = {wanted.kind.value}
     if wanted.tenant:
@@ -62,7 +62,3 @@ def _expression(text: str) -> Expression:
     except InputError as error:
         detail = f"{error.where}: {error.problem}"
         raise no(400, "where", "The expression cannot be read", error.remedy, detail) from None
-
-
-def _narrowed(_expression: Expression | None) -> Mapping[str, Collection[str]]:
-    return {}

@@ -6,6 +6,7 @@ what the caller may see.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -22,6 +23,7 @@ from provisioner.model.tenant import Tenant
 if TYPE_CHECKING:
     from provisioner.api.parts import ApiParts
 
+MATCH = re.compile(r'\*|"[!#-~]{1,60}"')  # one entity tag; lists of them make no sense here
 PREFIX = "/v1"
 LIMIT_MAX = 500  # rows of one page: some 300 KB of nodes
 
@@ -79,8 +81,10 @@ class Ask:
 
     def check_match(self, tag: str) -> None:
         """If-Match (RFC 9110 section 13.1.1): Refused if the caller decided on something older."""
-        wanted = self.request.headers.get("If-Match", "")
-        if wanted and wanted.strip() != "*" and tag not in [w.strip() for w in wanted.split(",")]:
+        wanted = self.request.headers.get("If-Match", "*").strip()
+        if not MATCH.fullmatch(wanted):
+            raise no(400, "match", "If-Match is not readable", "Send the ETag as it was given.")
+        if wanted not in ("*", tag):
             raise no(
                 412, "changed", "It changed since you read it", "Read it again, then decide anew."
             )

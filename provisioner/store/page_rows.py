@@ -13,7 +13,7 @@ from provisioner.model.operation import Operation
 from provisioner.store.records import parse, parse_node, parse_object
 from provisioner.store.schema import certificates, journal, nodes, operations
 
-# fields of an expression that have a column; a column narrows, the expression decides
+# what a node's row has beside its body, in the order of a fleet's lines
 COLUMNS: Mapping[str, Any] = {
     "node": nodes.c.id,
     "kind": nodes.c.kind,

@@ -69,6 +69,8 @@ class CheckContext(Record):
     neighbours: tuple[tuple[str, str], ...] = ()  # (leaf, interface) that the ports are cabled to
     # "leaf/interface" -> PCI address of the card at the node's end; "": not known
     cabled_pci: Mapping[str, str] = Field(default_factory=dict)
+    # "leaf/interface" -> "node/card" of other nodes' cables on the same leaves
+    port_owners: Mapping[str, str] = Field(default_factory=dict)
     # PCI address of a GPU or NVSwitch, with and without its function -> its slot
     slot_of_pci: Mapping[str, str] = Field(default_factory=dict)
     # kind -> versions that the pinned bundle brings

@@ -24,12 +24,14 @@ def context_of(
     learned: Mapping[str, tuple[float, str]] | None = None,
     grammars: Mapping[str, str] | None = None,
     harmless_lines: Sequence[str] = (),
+    port_owners: Mapping[str, str] | None = None,
 ) -> CheckContext:
     """The context of a node under its release and profile. A missing release pins nothing.
 
     `overrides`: the site's own thresholds; `learned`: what the fleet taught (checks/check.py);
     `grammars`: component kind -> grammar of its versions; what has none is compared as text;
-    `harmless_lines`: the site's patterns of kernel messages that mean nothing.
+    `harmless_lines`: the site's patterns of kernel messages that mean nothing; `port_owners`:
+    whose the other ports of its leaves are.
     """
     release = matrix.releases.get(node.release)
     profile = release.profiles.get(node.profile) if release else None
@@ -71,6 +73,7 @@ def context_of(
         overrides=overrides or {},
         learned=learned or {},
         harmless_lines=tuple(harmless_lines),
+        port_owners=port_owners or {},
     )
 
 

@@ -1,15 +1,17 @@
 """I13: every cable goes from the card to the leaf port that the plan says.
 
 LLDP names the neighbour of a network interface, sysfs the card that the interface is of. Both are
-needed: two swapped cables of one host show the same two neighbours, only at the other card.
+needed: two swapped cables of one host show the same two neighbours, only at the other card. Whose
+a port is that a cable is wrongly in is told as well, with the plugs to move (`cabling.py`).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from provisioner.checks.cabling import End, compare
 from provisioner.checks.check import Check, CheckContext, Command, Unreadable, fault
 from provisioner.checks.commands import LLDP
 from provisioner.checks.reading import END, json_of, mapping, pci, text_of, word
@@ -24,12 +26,15 @@ NETDEVS = Command(
 
 _UEVENT = re.compile(r"/sys/class/net/([\w.-]{1,32})/device/uevent")
 _KEY = "PCI_SLOT_NAME="
+_HERE = "this host"
+_NOBODYS = "cabled to a port that is not planned"
 Place = tuple[str, str]  # chassis name, port
 
 
 def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterator[Finding]:
     seen = _neighbours(json_of(text_of(evidence, LLDP), "lldpctl"))
     slots = _slots(text_of(evidence, NETDEVS, any_exit=True))
+    told_of = _remedies(seen, slots, context)
     for switch, interface in context.neighbours:
         name = f"{switch}/{interface}"
         at = sorted({local for local, place in seen if place == (switch, interface)})
@@ -38,26 +43,53 @@ def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterat
             words = "one neighbour is seen at two ports" if at else "the planned neighbour is not"
             words += "" if at else " seen"
             told = ", ".join(there) or "nothing of this leaf"
-            yield fault(name, Severity.CONFIG, words, told, name)
+            remedy = "" if at else told_of.get(name, "")
+            yield fault(name, Severity.CONFIG, f"{words}{remedy}", told, name)
             continue
-        yield from _at_its_card(name, at[0], slots, context)
+        yield from _at_its_card(name, at[0], slots, context, told_of.get(name, ""))
     leaves = {switch for switch, _ in context.neighbours}
     for local, place in seen:
         if place[0] in leaves and place not in context.neighbours:
-            yield fault(
-                local, Severity.CONFIG, "cabled to a port that is not planned", "/".join(place)
-            )
+            owner = context.port_owners.get("/".join(place), "")
+            words = f"cabled to a port that is {owner}'s" if owner else _NOBODYS
+            remedy = told_of.get("/".join(place), "")
+            yield fault(local, Severity.CONFIG, f"{words}{remedy}", "/".join(place))
+
+
+def _remedies(
+    seen: Sequence[tuple[str, Place]], slots: Mapping[str, str], context: CheckContext
+) -> dict[str, str]:
+    """Port -> which plugs to move, for every cable that is in a wrong place.
+
+    This host's ends are named by their card's PCI address, other nodes' by their card's name.
+    """
+    planned: dict[End, End] = {}
+    for name, card in context.cabled_pci.items():
+        switch, _, interface = name.partition("/")
+        if card and (switch, interface) in context.neighbours:
+            planned[_HERE, card] = (switch, interface)
+    for name, owner in context.port_owners.items():
+        node, _, card = owner.partition("/")
+        switch, _, interface = name.partition("/")
+        planned[node, card] = (switch, interface)
+    found = {(_HERE, slots[local]): place for local, place in seen if slots.get(local)}
+    return {
+        "/".join(end): f". {miscabled.fault}: {miscabled.remedy}"
+        for miscabled in compare(planned, found)
+        if miscabled.at[0] == _HERE and miscabled.seen is not None
+        for end in (miscabled.seen, miscabled.planned or miscabled.seen)
+    }
 
 
 def _at_its_card(
-    name: str, local: str, slots: Mapping[str, str], context: CheckContext
+    name: str, local: str, slots: Mapping[str, str], context: CheckContext, remedy: str
 ) -> Iterator[Finding]:
     planned, found = context.cabled_pci.get(name, ""), slots.get(local, "")
     if not planned:
         words = "which card this cable belongs to is not known"
         yield fault(name, Severity.CONFIG, words, f"{local} at {found or 'no card'}")
     elif found != planned:
-        words = "the cable is plugged into another card than planned"
+        words = f"the cable is plugged into another card than planned{remedy}"
         yield fault(name, Severity.CONFIG, words, f"{local} at {found or 'no card'}", planned)
 
 

@@ -36,6 +36,8 @@ async def judging_context(
     inventory: Inventory,
 ) -> CheckContext:
     """`thresholds`: the site's own. What the node's profile taught is read from the store."""
+    leaves = {p.switch for p in node.ports}
+    others = [n for n in await store.nodes() if n.id != node.id] if leaves else []
     taught = await store.baselines(node.profile) if node.kind is NodeKind.HOST else ()
     return context_of(
         node,
@@ -45,4 +47,10 @@ async def judging_context(
         learned=floors(taught),
         grammars=GRAMMARS,
         harmless_lines=settings.kernel_lines_harmless,
+        port_owners={
+            f"{p.switch}/{p.interface}": f"{other.id}/{p.nic_slot}"
+            for other in others
+            for p in other.ports
+            if p.switch in leaves
+        },
     )

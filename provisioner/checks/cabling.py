@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from enum import StrEnum
 
 from provisioner.model.base import Record
-from provisioner.planning.place_ports import End
+
+End = tuple[str, str]  # (name of the device, name of its port), as LLDP tells them
 
 
 class Fault(StrEnum):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provisioner.planning.cabling import Fault, compare
+from provisioner.checks.cabling import Fault, compare
 
 PLAN = {(f"n{n}", f"eth{r}"): (f"leaf{r}", f"swp{n}") for n in range(4) for r in range(3)}
 

@@ -1,0 +1,127 @@
+"""Simulated hardware at recorded versions, and images that bring it to a release's pins.
+
+Rule: what the simulator has no such part for is named (`unlike`), never invented: a rehearsal says
+what it could not rehearse.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from provisioner.model.inventory import Inventory
+from provisioner.model.matrix import Matrix, Pin, Profile, Release
+from provisioner.sim.images import make_image
+from provisioner.sim.machine import Machine
+from provisioner.sim.switch import Switch
+
+PACKAGES = frozenset({"host.driver", "host.fabric_manager", "host.doca", "host.spcx_cc"})
+# the simulator's item of each component that is written by itself
+_ITEMS: Mapping[str, str] = {
+    "bluefield.nic": "DPU_NIC",
+    "supernic.nic": "DPU_NIC",
+    "bluefield.bmc": "BMC_Firmware",
+    "host.bmc": "BMC",
+    "host.bios": "BIOS",
+    "switch.os": "switch.os",
+}
+_TRAY: Mapping[str, str] = {
+    "hgx.bmc": "HGX_FW_BMC_0",
+    "hgx.erot": "HGX_FW_ERoT_*",
+    "hgx.fpga": "HGX_FW_FPGA_*",
+    "hgx.gpu": "HGX_FW_GPU_SXM_*",
+    "hgx.nvswitch": "HGX_FW_NVSwitch_*",
+    "hgx.retimer": "HGX_FW_PCIeRetimer_*",
+    "hgx.pcieswitch": "HGX_FW_PCIeSwitch_*",
+}
+
+
+@dataclass
+class TwinFiles:
+    """The matrix with simulated files, and their contents by name."""
+
+    matrix: Matrix
+    files: dict[str, bytes] = field(default_factory=dict)
+
+
+def restore(machine: Machine, inventory: Inventory) -> tuple[str, ...]:
+    """Bring a simulated host to what was recorded of one; what it has no such part for."""
+    unlike = []
+    for part in inventory.components:
+        if not part.version:
+            continue
+        place = _place(machine, part.kind, part.slot, part.bmc, part.source)
+        if place is not None:
+            machine.firmware[place].running = part.version
+            machine.firmware[place].staged = None
+        elif part.kind in PACKAGES:
+            machine.host.packages[part.kind] = part.version
+            machine.host.loaded[part.kind] = part.version
+        elif part.kind != "unclassified":
+            unlike.append(part.kind)
+    return tuple(sorted(set(unlike)))
+
+
+def restore_switch(switch: Switch, inventory: Inventory) -> None:
+    """Bring a simulated switch to the recorded image."""
+    for part in inventory.of_kind("switch.os"):
+        if part.version:
+            switch.partitions[switch.current] = part.version
+
+
+def simulated(matrix: Matrix, releases: tuple[str, ...]) -> TwinFiles:
+    """The matrix with images of the simulator for every pin of these releases that has a file.
+
+    What is pinned and has no file yet gets one too: a rehearsal does not wait for downloads.
+    """
+    made = TwinFiles(matrix)
+    changed: dict[str, Release] = dict(matrix.releases)
+    for name in releases:
+        release = matrix.releases[name]
+        profiles = {
+            key: profile.model_copy(
+                update={
+                    "pins": {
+                        kind: _with_file(made, kind, pin, profile)
+                        for kind, pin in profile.pins.items()
+                    }
+                }
+            )
+            for key, profile in release.profiles.items()
+        }
+        changed[name] = release.model_copy(update={"profiles": profiles})
+    made.matrix = matrix.model_copy(update={"releases": changed})
+    return made
+
+
+def _place(machine: Machine, kind: str, slot: str, bmc: str, source: str) -> tuple[str, str] | None:
+    item = source.rpartition("/")[2] if "/FirmwareInventory/" in source else _ITEMS.get(kind, "")
+    owner = slot if kind in ("bluefield.nic", "supernic.nic") else bmc or slot
+    return (owner, item) if (owner, item) in machine.firmware else None
+
+
+def _with_file(made: TwinFiles, kind: str, pin: Pin, profile: Profile) -> Pin:
+    contents = _contents(made.matrix, kind, pin, profile)
+    if not pin.known or not contents:
+        return pin
+    image = make_image(kind, contents)
+    digest = hashlib.sha256(image).hexdigest()
+    suffix = ".bfb" if kind == "bluefield.bundle" else ".bin"
+    name = f"{kind}-{digest[:12]}{suffix}"
+    made.files[name] = image
+    return pin.model_copy(update={"artifact": name, "sha256": digest})
+
+
+def _contents(matrix: Matrix, kind: str, pin: Pin, profile: Profile) -> dict[str, str]:
+    """What an image of this pin holds, by the simulator's items; {}: it is no image."""
+    if kind == "bluefield.bundle":
+        nic = profile.pins.get("bluefield.nic")
+        bundle = f"bf-bundle-{pin.version}_ubuntu-22.04_prod"
+        carried = {"DPU_NIC": nic.version} if nic is not None and nic.known else {}
+        return {"DPU_OS": bundle, **carried}
+    if kind == "hgx.bundle":
+        inside = matrix.bundles.get(kind, {}).get(pin.version, {})
+        return {_TRAY[part]: version for part, version in inside.items() if part in _TRAY}
+    item = _ITEMS.get(kind)
+    return {item: pin.version} if item else {}

@@ -1,0 +1,266 @@
+"""The twin of a fleet: its nodes on simulated hardware, its tenants, its leaves; the real daemon.
+
+A node of the fleet stands where a node of the simulated site stands, scalable unit by scalable
+unit, so that it shares its leaves, rails and unit with the same neighbours as in truth.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from provisioner.daemon import Daemon, Parts
+from provisioner.execution.artifacts import Artifacts
+from provisioner.execution.intake import Secrets, find, take_in
+from provisioner.model.expected import Expected
+from provisioner.model.input_error import InputError
+from provisioner.model.inventory import Inventory
+from provisioner.model.matrix import Matrix
+from provisioner.model.node import Node, NodeKind, State
+from provisioner.model.tenant import Tenant
+from provisioner.ports import Secret
+from provisioner.redfish.discovery import probe_all
+from provisioner.settings import Settings
+from provisioner.sim.bmc import from_files, make_service
+from provisioner.sim.cabling import NODES_PER_UNIT
+from provisioner.sim.redfish_service import RedfishService
+from provisioner.sim.site import SWITCH_PASSWORD, SWITCH_USER, Site
+from provisioner.simulated_agents import SiteSide, simulated_agents
+from provisioner.store.campaign_rows import CampaignRows
+from provisioner.store.master_key import MasterKey
+from provisioner.store.signing_rows import open_signer
+from provisioner.store.sql_store import open_store
+from provisioner.store.vault import Vault
+from provisioner.twin.hosts import MemoryRunner, MemoryShell
+from provisioner.twin.loop import VirtualClock
+from provisioner.twin.recorded import TwinFiles, restore, restore_switch
+from provisioner.twin.wires import MemoryBmcs, MemorySwitches, Wire
+
+SHAPES: Mapping[str, str] = {  # vendor as recorded -> shape of the simulator
+    "supermicro": "supermicro",
+    "ami_megarac": "ami_dgx",
+    "dell_idrac": "dell",
+    "hpe_ilo": "hpe",
+    "lenovo_xcc": "lenovo",
+}
+SETTLE_MAX_S = 24 * 3600.0  # of virtual time, for the twin to stand where the fleet stands
+HOSTS_MAX = 64  # of one twin: some two seconds of a core each
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What the store knows of the fleet: a rehearsal starts from nothing else."""
+
+    nodes: Sequence[Node]
+    inventories: Mapping[str, Inventory]
+    tenants: Sequence[Tenant]
+
+
+@dataclass
+class Names:
+    """Names of the fleet's nodes and of their twins."""
+
+    twin: dict[str, str] = field(default_factory=dict)  # as recorded -> in the twin
+
+    @property
+    def recorded(self) -> dict[str, str]:
+        return {twin: name for name, twin in self.twin.items()}
+
+
+class Twin:
+    """One simulated site with one daemon, in one process, under virtual time."""
+
+    def __init__(
+        self, recorded: Recorded, made: TwinFiles, settings: Settings, folder: Path, seed: int = 0
+    ) -> None:
+        self.clock = VirtualClock()
+        hosts = [n for n in recorded.nodes if n.kind is NodeKind.HOST]
+        self.names = _placed(hosts, [n for n in recorded.nodes if n.kind is NodeKind.SWITCH])
+        self.recorded = recorded
+        # of a twin nobody's data must be erased, unknown pins are left alone, gate C is left out
+        self.settings = settings.model_copy(
+            update={
+                "production": False,
+                "erase_same_tenant_may_skip": True,
+                "certify_gates": "ab",
+                "poll_s": max(settings.poll_s, 60.0),
+                "fresh_s": 3600.0,
+            }
+        )
+        vrfs = tuple(sorted({t.vrf for t in recorded.tenants}))
+        units = {int(t.split("-")[0][2:]) for t in self.names.twin.values() if t.startswith("su")}
+        count = (max(units) + 1) * NODES_PER_UNIT if len(units) > 1 else len(hosts)
+        self.site = Site(
+            count,
+            seed,
+            clock=self.clock,
+            sleep=self.clock.sleep,
+            vendor=_shape(hosts, recorded.inventories),
+            vrfs=vrfs or ("RED",),
+            name="twin",
+        )
+        self.unlike = self._restore()
+        self._folder = folder
+        for name, content in made.files.items():
+            (folder / name).write_bytes(content)
+        self.matrix: Matrix = made.matrix
+        self.services: dict[str, RedfishService] = {}
+        self._serve(made.files)
+        wire = Wire(random.Random(seed), 0.0)  # noqa: S311 (no secret: how long a request takes)
+        self.transport = MemoryBmcs(self.services, wire)
+        self.switches = MemorySwitches(self.site, wire)
+        self._travel = wire.travel
+        self.store = open_store(":memory:", inline=True)
+        self.book = CampaignRows(self.store)
+        self.daemon: Daemon | None = None
+
+    def _restore(self) -> tuple[str, ...]:
+        unlike: set[str] = set()
+        for name, twin in self.names.twin.items():
+            inventory = self.recorded.inventories.get(name)
+            if inventory is None:
+                continue
+            if twin in self.site.machines:
+                unlike |= set(restore(self.site.machines[twin], inventory))
+            elif twin in self.site.switches:
+                restore_switch(self.site.switches[twin], inventory)
+        return tuple(sorted(unlike))
+
+    def _serve(self, files: Mapping[str, bytes]) -> None:
+        fetch = from_files(dict(files))
+        for name in self.names.twin.values():
+            if name not in self.site.machines:
+                continue
+            machine = self.site.machines[name]
+            for bmc in machine.bmcs:
+                url = f"https://{name}.{bmc.lower().replace('_', '-')}.test"
+                self.site.urls[f"{name}/{bmc}"] = url
+                self.services[url] = make_service(machine, bmc, self.clock, fetch)
+        self.site.on_fetch(fetch)
+
+    async def start(self, release: str) -> None:
+        """Take the twin's nodes in at `release` for the tenants that have them, and drive them."""
+        key = MasterKey.generate()
+        vault = Vault(self.store, key)
+        listed = self.site.expected()
+        mine = set(self.names.twin.values())
+        spines = {n for n in self.site.switches if n.startswith("spine")}
+        nodes = [n for n in listed["nodes"] if n["name"] in mine | spines]
+        leaves = {p["switch"] for n in nodes for p in n.get("ports", ())}
+        nodes += [n for n in listed["nodes"] if n["name"] in leaves - mine]
+        expected = Expected.model_validate(
+            {**listed, "nodes": nodes, "release": release, "tenants": ()}
+        )
+        factory = {
+            vendor: (c.username, Secret(c.password))
+            for vendor, c in expected.factory_credentials.items()
+        }
+        switches = {
+            n.name: (SWITCH_USER, Secret(SWITCH_PASSWORD))
+            for n in expected.nodes
+            if n.kind is NodeKind.SWITCH
+        }
+        secrets, now = Secrets(factory=factory, switches=switches), self.clock.now()
+        probes = await probe_all(self.transport, sorted(self.services))
+        found = await find(self.transport, self.store, vault, expected, secrets, probes, now)
+        await take_in(self.store, vault, expected, secrets, found[0], found[1], now)
+        await self._give()
+        artifacts = Artifacts(self._folder, "http://artifacts.test")
+        self.daemon = Daemon(
+            Parts(
+                store=self.store,
+                credentials=vault,
+                clock=self.clock,
+                settings=self.settings,
+                transport=self.transport,
+                switches=self.switches,
+                runner=MemoryRunner(self.site),
+                shell=MemoryShell(self.site),
+                agents=simulated_agents(
+                    SiteSide(self.site),
+                    self.store,
+                    vault,
+                    self.clock,
+                    self.settings,
+                    self.store.journal,
+                    lambda: "0" * 64,
+                    self._travel,
+                ),
+                artifacts=artifacts,
+                matrix=self.matrix,
+                signer=await open_signer(self.store, key, now),
+                campaigns=self.book,
+            )
+        )
+        await self.daemon.start()
+
+    async def _give(self) -> None:
+        """Each node to the tenant that has it; nobody asks for more."""
+        real = {n.id: n for n in self.recorded.nodes}
+        for tenant in self.recorded.tenants:
+            mine = [n for n in self.recorded.nodes if n.tenant == tenant.name]
+            fresh = {"nodes_wanted": len(mine), "number": None, "generation": 0, "units": ()}
+            await self.store.put_tenant(tenant.model_copy(update=fresh))
+        for name, twin in self.names.twin.items():
+            node = await self.store.node(twin)
+            if node is None:
+                continue
+            location = real[name].location
+            changed = {"tenant": real[name].tenant, "location": location}
+            await self.store.save_node(node.model_copy(update=changed))
+
+    async def settled(self) -> tuple[Node, ...]:
+        """Let time pass until every node is in service; those that do not come there."""
+        until = self.clock.now() + SETTLE_MAX_S
+        while self.clock.now() < until:
+            await self.clock.sleep(300.0)
+            rest = [n for n in await self.store.nodes() if not _stands(n)]
+            if all(n.state is State.QUARANTINED for n in rest):
+                return tuple(rest)
+        return tuple(n for n in await self.store.nodes() if not _stands(n))
+
+    async def close(self) -> None:
+        """Everything of the twin ends."""
+        if self.daemon is not None:
+            await self.daemon.stop()
+        await self.store.close()
+
+
+def _stands(node: Node) -> bool:
+    return node.state is State.RELEASED or (node.state is State.CERTIFIED and not node.tenant)
+
+
+def _shape(hosts: Sequence[Node], inventories: Mapping[str, Inventory]) -> str:
+    """The shape that all hosts have. Raises InputError for a mixture, or one that nobody made."""
+    vendors = sorted({inventories[n.id].vendor for n in hosts if n.id in inventories})
+    known = [v for v in vendors if v in SHAPES]
+    if len(vendors) > 1 or known != vendors:
+        problem = f"a twin is of one kind of server, this one would be of {', '.join(vendors)}"
+        remedy = f"Select nodes of one vendor among {', '.join(SHAPES)}."
+        raise InputError("rehearse", "", problem, remedy)
+    return SHAPES[vendors[0]] if vendors else "supermicro"
+
+
+def _placed(hosts: Sequence[Node], switches: Sequence[Node]) -> Names:
+    """Where each node's twin stands. Raises InputError for a site of another form."""
+    if len(hosts) > HOSTS_MAX:
+        problem = f"{len(hosts)} hosts are more than a twin takes ({HOSTS_MAX})"
+        raise InputError("rehearse", "", problem, "Select fewer, or lower --nodes.")
+    found, units = Names(), sorted({(n.location.pod, n.location.scalable_unit) for n in hosts})
+    by_name = {n.id for n in switches}
+    for number, unit in enumerate(units):
+        mine = [n for n in hosts if (n.location.pod, n.location.scalable_unit) == unit]
+        if len(mine) > NODES_PER_UNIT:
+            problem = f"{len(mine)} hosts stand in one scalable unit, a twin's has {NODES_PER_UNIT}"
+            raise InputError("rehearse", "", problem, "Select fewer of them.")
+        for place, node in enumerate(sorted(mine, key=lambda n: (n.location.index, n.id))):
+            found.twin[node.id] = f"su{number}-n{place:02d}"
+            for port in node.ports:
+                if port.switch in by_name and port.rail >= 0:
+                    found.twin.setdefault(port.switch, f"leaf-su{number}-r{port.rail}")
+    if len(set(found.twin.values())) != len(found.twin):
+        problem = "several leaves carry one rail of a scalable unit, which a twin has not"
+        raise InputError("rehearse", "", problem, "Rehearse hosts only: --select 'kind=host ...'.")
+    return found

@@ -1,0 +1,93 @@
+"""A campaign rehearsed on a twin: recorded versions, the real daemon, virtual time."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from rig import MATRIX, World
+
+from provisioner.control.campaign_requests import CampaignRequests
+from provisioner.model.campaign import Campaign
+from provisioner.model.campaign_policy import Policy
+from provisioner.opening import read_matrix
+from provisioner.store.campaign_rows import CampaignRows
+from provisioner.twin.loop import run
+from provisioner.twin.recorded import simulated
+from provisioner.twin.rehearsal import Rehearsed, prepared, rehearse
+from provisioner.twin.site import Recorded, Twin
+
+BASE, NEXT = "spectrum-x-1.2.0", "spectrum-x-1.3.0"
+POLICY = {
+    "canary": {"size": 1, "soak_s": 600},
+    "waves": [{}],
+    "tenants": {"notice_s": 3600},
+    "limits": {"total": {"percent": 50}},
+}
+
+
+def fleet(folder: Path, nodes: int) -> tuple[Campaign, Recorded, int]:
+    """A released fleet on the first release, and the draft of a campaign; nothing is begun."""
+
+    async def lived() -> tuple[Campaign, Recorded, int]:
+        world = World(folder, nodes=nodes, seed=3, certify_gates="ab", poll_s=120.0, production=0.0)
+        listed = json.loads(world.files.expected.read_text())
+        world.files.expected.write_text(json.dumps(listed | {"release": BASE}))
+        await world.take_in()
+        await world.start()
+        assert await world.settle(20 * 3600.0)
+        book, matrix = CampaignRows(world.store), read_matrix([MATRIX, world.files.overlay])
+        requests = CampaignRequests(world.store, book, world.clock, world.settings, matrix)
+        made = await requests.create(NEXT, "kind=host", Policy.model_validate(POLICY))
+        assert made.campaign is not None, made.blockers
+        before = await world.store.nodes()
+        found = await requests.survey(made.campaign)
+        recorded, of = await prepared(world.store, made.campaign, found.rows, most=8)
+        assert list(await world.store.nodes()) == list(before)
+        await world.crash()
+        return made.campaign, recorded, of
+
+    return run(lived())
+
+
+def rehearsed(folder: Path, nodes: int) -> Rehearsed:
+    campaign, recorded, of = fleet(folder, nodes)
+    world = World(folder / "again", nodes=1, seed=3)
+    matrix = read_matrix([MATRIX, world.files.overlay])
+    return rehearse(campaign, recorded, of, matrix, world.settings)
+
+
+def test_a_rehearsal_brings_the_twin_to_the_release_and_reports_as_the_campaign_would(
+    tmp_path: Path,
+) -> None:
+    found = rehearsed(tmp_path, nodes=2)
+
+    assert found.blockers == ()
+    assert (found.report.state, found.report.states) == ("done", {"done": 2})
+    assert (found.hosts, found.of) == (2, 2)
+    assert found.report.minutes_median > 10
+    assert found.report.ended_at - found.report.began_at > 600
+    assert not any("did not come into service" in s for s in found.assumed)
+
+
+def test_a_twin_stands_at_the_versions_that_were_recorded(tmp_path: Path) -> None:
+    _, recorded, _ = fleet(tmp_path, nodes=1)
+    name, inventory = next((n, i) for n, i in recorded.inventories.items() if n.startswith("su"))
+    older = inventory.model_copy(
+        update={
+            "components": tuple(
+                c.model_copy(update={"version": "32.42.1000"})
+                if c.kind in ("supernic.nic", "bluefield.nic")
+                else c
+                for c in inventory.components
+            )
+        }
+    )
+    changed = Recorded(recorded.nodes, {**recorded.inventories, name: older}, recorded.tenants)
+    world = World(tmp_path / "again", nodes=1, seed=3)
+    matrix = read_matrix([MATRIX, world.files.overlay])
+
+    twin = Twin(changed, simulated(matrix, (BASE, NEXT)), world.settings, tmp_path)
+
+    machine = twin.site.machines[twin.names.twin[name]]
+    assert {f.running for (_, i), f in machine.firmware.items() if i == "DPU_NIC"} == {"32.42.1000"}

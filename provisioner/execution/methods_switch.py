@@ -73,6 +73,7 @@ async def boot_image(site: Site, node: Node, step: Step) -> Work | Blocker:
         if isinstance(well, Blocker):
             return well
         seen = {"sessions": sorted(well.established), "vnis": sorted(well.vnis)}
+        seen["ports"] = sorted(well.ports)
         return {"running": images.running, "health": well.health, **seen}
 
     async def send() -> Sent | Blocker:
@@ -116,18 +117,40 @@ async def boot_image(site: Site, node: Node, step: Step) -> Work | Blocker:
     )
 
 
+# What a person does, and what is unknown to us: the guide's chapters "Upgrading Cumulus Linux" and
+# "In Service System Upgrade" have the commands of each release.
+_BY_HAND = {
+    "nvue_packages": (
+        "a package upgrade (ISSU)",
+        (
+            "Set `nv set router bgp graceful-shutdown on`, apply and save; wait until its counters "
+            "stand; upgrade the packages to {to} as the guide's chapter for {start} says, and reboot "
+            "if it asks; set graceful-shutdown off; then run `provisioner node retry {node}`."
+        ),
+    ),
+    "onie": (
+        "an ONIE installation, which destroys the configuration",
+        (
+            "Back up its configuration; drain it as for a reboot; install {to} by ONIE; give it back "
+            "its base configuration by zero-touch provisioning or the role switch_cumulus, and the "
+            "password of the list; then run `provisioner node retry {node}`."
+        ),
+    ),
+}
+
+
 def by_hand(node: Node, step: Step) -> Blocker:
     """What is planned and allowed, and still a person's: nothing here can prove it step by step.
 
     Packages come from a mirror at its newest; ONIE leaves a switch without its configuration and
     with the factory's password, which the site's own zero-touch provisioning must put right.
     """
-    how = "an ONIE installation" if step.method == "onie" else "a package upgrade"
+    how, remedy = _BY_HAND[step.method]
     return Blocker(
         reason=Reason.NOT_OFFERED,
         subject=f"{node.id}/{step.component}",
-        detail=f"{how} from {step.from_version} to {step.to_version} is done by a person",
-        unblock=f"Drain {node.id}, upgrade it to {step.to_version}, then retry the node.",
+        detail=f"{how}, from {step.from_version} to {step.to_version}, is done by a person",
+        unblock=remedy.format(to=step.to_version, start=step.from_version, node=node.id),
     )
 
 

@@ -15,7 +15,7 @@ from provisioner.execution.work import Site
 from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.versions import key
-from provisioner.planning.switch_drain import lost, still_carrying
+from provisioner.planning.switch_drain import damaged, lost, still_carrying
 from provisioner.ports import Call, PortError
 from provisioner.switches import cumulus, cumulus_drain
 from provisioner.switches.cumulus_drain import Wellness
@@ -50,15 +50,20 @@ class Drain:
             (cumulus_drain.HEALTH_PATH, cumulus_drain.read_health),
             (cumulus_drain.SESSIONS_PATH, cumulus_drain.read_sessions),
             (cumulus_drain.VNIS_PATH, cumulus_drain.read_vnis),
+            (cumulus.INTERFACES_PATH, cumulus_drain.read_ports),
         ):
             value = await self._read(path, read)
             if isinstance(value, Blocker):
                 return value
             found.append(value)
-        return Wellness(*found)
+        health, sessions, vnis, ports = found
+        return Wellness(health, sessions, vnis, frozenset(ports))
 
     async def well_again(self, before: dict[str, object], version: str) -> Blocker | None:
-        """Wait until all that was well before is well under the new image, ASIC included."""
+        """Wait until all that was well before is well under the new image: ASIC, ports, counters.
+
+        The counters of broken packets must stand still between two looks on every port.
+        """
         until = self._site.clock.now() + self._site.settings.switch_settle_limit_s
         said: tuple[str, ...] = ("it did not answer",)
         while self._site.clock.now() < until:
@@ -66,6 +71,7 @@ class Drain:
                 seen = await self.wellness()
                 if not isinstance(seen, Blocker):
                     said = lost(before, seen) or await self._asic(version)
+                    said = said or await self._errors()
                     if not said:
                         return None
                 else:
@@ -80,6 +86,18 @@ class Drain:
         asic = None if isinstance(answer, Blocker) else cumulus_drain.read_asic(answer)
         wrong = cumulus_drain.wrong_firmware(version, asic)
         return (wrong,) if wrong else ()
+
+    async def _errors(self) -> tuple[str, ...]:
+        before = await self._counters(cumulus_drain.read_errors)
+        await self._site.clock.sleep(self._site.settings.poll_s)
+        after = await self._counters(cumulus_drain.read_errors)
+        for read in (before, after):
+            if isinstance(read, Blocker):
+                return (read.detail,)
+        assert not isinstance(before, Blocker)
+        assert not isinstance(after, Blocker)
+        broken = damaged(before, after)
+        return (f"{broken[0]} and {len(broken) - 1} more count broken packets",) if broken else ()
 
     async def _set(self, *, on: bool) -> Blocker | None:
         """Drained or not, as a revision that is applied, read back and saved."""
@@ -139,7 +157,9 @@ class Drain:
             before, at = after, now
         return before
 
-    async def _counters(self) -> dict[str, int] | Blocker:
+    async def _counters(
+        self, read: Callable[[Any], int | None] = cumulus_drain.read_bytes
+    ) -> dict[str, int] | Blocker:
         ports = await self._read(cumulus.INTERFACES_PATH, cumulus_drain.read_ports)
         if isinstance(ports, Blocker):
             return ports
@@ -151,7 +171,7 @@ class Drain:
                 return self._no(Reason.MALFORMED, "BGP sessions, and no port with carrier")
         found = {}
         for port in ports:
-            count = await self._read(cumulus_drain.counters_path(port), cumulus_drain.read_bytes)
+            count = await self._read(cumulus_drain.counters_path(port), read)
             if isinstance(count, Blocker):
                 return count
             found[port] = count

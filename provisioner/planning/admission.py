@@ -48,6 +48,7 @@ def admit(
     if len(down) >= limit:
         reasons.append(f"{len(down)} of {len(peers)} {tier(node)} switches are down, limit {limit}")
     reasons += together(node, nodes, down)
+    reasons += _of_one_plane(node, peers, down, switches_down_percent)
     using = [
         n.id
         for n in nodes
@@ -57,6 +58,29 @@ def admit(
     if using:
         reasons.append(f"{using[0]} and {len(using) - 1} more use this switch now")
     return tuple(reasons)
+
+
+def _of_one_plane(
+    node: Node, peers: Sequence[Node], down: Sequence[str], percent: int
+) -> tuple[str, ...]:
+    """The limit of the tier holds within each pod and plane, too: a plane must not be cut.
+
+    Of leaves, `together` lets no two of one rail or plane down at all.
+    """
+    if tier(node) == "leaf":
+        return ()
+    group = _group(node.id)
+    count = sum(_group(p.id) == group for p in peers)
+    mine = [name for name in down if _group(name) == group]
+    limit = switch_limit(count, percent)
+    if count == len(peers) or len(mine) < limit:
+        return ()
+    return (f"{len(mine)} of {count} {group} switches of one plane are down, limit {limit}",)
+
+
+def _group(name: str) -> str:
+    """Tier, pod and plane of a spine: its planned name without its number."""
+    return name.rpartition("-")[0]
 
 
 def neighbours_busy(node: Node, nodes: Mapping[str, Node]) -> tuple[str, ...]:

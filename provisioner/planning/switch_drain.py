@@ -49,10 +49,18 @@ def lost(before: Mapping[str, object], now: Wellness) -> tuple[str, ...]:
     said = []
     if now.health.partition(":")[0] != "OK" and now.health != before.get("health"):
         said.append(f"health is {now.health}")
-    for name, have in (("sessions", now.established), ("vnis", now.vnis)):
+    words = {"sessions": "BGP session", "vnis": "VNI", "ports": "the carrier of"}
+    kept = {"sessions": now.established, "vnis": now.vnis, "ports": now.ports}
+    for name, have in kept.items():
         had = before.get(name)
         missing = sorted(set(had) - have) if isinstance(had, list | tuple) else []
         if missing:
-            word = "BGP session" if name == "sessions" else "VNI"
-            said.append(f"{word} {missing[0]} and {len(missing) - 1} more did not come back")
+            rest = f"and {len(missing) - 1} more did not come back"
+            said.append(f"{words[name]} {missing[0]} {rest}")
     return tuple(said)
+
+
+def damaged(before: Counters, after: Counters) -> tuple[str, ...]:
+    """Ports that counted broken packets between two looks, or whose counter cannot be compared."""
+    ports = sorted({*before, *after})
+    return tuple(p for p in ports if p not in before or before[p] != after.get(p))

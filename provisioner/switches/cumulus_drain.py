@@ -36,6 +36,7 @@ class Wellness:
     health: str
     established: frozenset[str]  # neighbours
     vnis: frozenset[str]
+    ports: frozenset[str] = frozenset()  # front-panel ports with carrier
 
 
 def change_drain(revision: str, release: tuple[int, ...], *, on: bool) -> Ask:
@@ -87,6 +88,13 @@ def read_bytes(answer: Any) -> int | None:
             return None
         total += value
     return total
+
+
+def read_errors(answer: Any) -> int | None:
+    """Packets that came in broken."""
+    value = answer.get("in-errors") if isinstance(answer, dict) else None
+    good = isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    return value if good else None
 
 
 def read_sessions(answer: Any) -> frozenset[str] | None:

@@ -29,7 +29,11 @@ SERIAL = "decode-syseeprom -s"
 PORT_IDS = "sonic-db-cli COUNTERS_DB HGETALL COUNTERS_PORT_NAME_MAP"
 REBOOT = "systemd-run --on-active=2 --timer-property=AccuracySec=1s reboot"
 
-_OCTETS = ("SAI_PORT_STAT_IF_IN_OCTETS", "SAI_PORT_STAT_IF_OUT_OCTETS")
+_COUNTED = {
+    "in-bytes": "SAI_PORT_STAT_IF_IN_OCTETS",
+    "out-bytes": "SAI_PORT_STAT_IF_OUT_OCTETS",
+    "in-errors": "SAI_PORT_STAT_IF_IN_ERRORS",
+}
 _MODE = re.compile(r"^System Mode: (Normal|Maintenance)\s*$", re.MULTILINE)
 _OID = re.compile(r"oid:0x[0-9a-f]{1,16}")
 _STATUS = re.compile(r"^\s+Status: *(\S.*?)\s*$", re.MULTILINE)
@@ -123,7 +127,9 @@ def read_routes(answer: Any) -> Tree | None:
             return None
         told: Tree = {}
         for number, entry in enumerate(entries, 1):
-            flags: Tree = {f: {} for f in ("selected", "installed", "offloaded") if entry.get(f) is True}
+            flags: Tree = {
+                f: {} for f in ("selected", "installed", "offloaded") if entry.get(f) is True
+            }
             via = {
                 str(hop.get("interfaceName") or hop.get("ip") or at): {"vrf": own_vrf(hop["vrf"])}
                 for at, hop in enumerate(entry.get("nexthops") or ())
@@ -227,9 +233,9 @@ def read_port_id(text: str, port: str) -> str | None:
 
 
 def read_counters(text: str) -> Tree | None:
-    """Bytes in and out of one port."""
+    """Bytes in and out of one port, and what came in broken."""
     found = read_hash(text) or {}
-    values = [found.get(name, "") for name in _OCTETS]
-    if not all(v.isascii() and v.isdigit() and len(v) <= 20 for v in values):
+    values = {ours: found.get(theirs, "") for ours, theirs in _COUNTED.items()}
+    if not all(v.isascii() and v.isdigit() and len(v) <= 20 for v in values.values()):
         return None
-    return {"in-bytes": int(values[0]), "out-bytes": int(values[1])}
+    return {name: int(value) for name, value in values.items()}

@@ -157,3 +157,15 @@ def test_two_leaves_of_a_rail_are_never_down_together(down: str, words: list[str
     disrupted = {down: Disruption.SWITCH}
 
     assert list(admit(LEAVES[0], step(), [*FABRIC, *RAIL_0], disrupted, PERCENT)) == words
+
+
+def test_the_limit_of_spines_holds_in_each_plane_too() -> None:
+    spines = [switch(f"spine-p{plane}-{i}") for plane in range(2) for i in range(4)]
+
+    def said(*down: str) -> tuple[str, ...]:
+        disrupted = dict.fromkeys(down, Disruption.SWITCH)
+        return admit(spines[0], step(), spines, disrupted, PERCENT)
+
+    assert said() == ()
+    assert said("spine-p1-0") == ()
+    assert ["of one plane" in reason for reason in said("spine-p0-1")] == [True]

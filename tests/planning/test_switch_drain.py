@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from provisioner.planning.switch_drain import lost, still_carrying
+from provisioner.planning.switch_drain import damaged, lost, still_carrying
 from provisioner.switches.cumulus_drain import Wellness, wrong_firmware
 
 IDLE_BPS = 100.0
@@ -69,3 +69,13 @@ def test_the_asics_firmware_is_held_to_its_image_where_the_pair_is_published(
     version: str, asic: str | None, *, fits: bool
 ) -> None:
     assert (wrong_firmware(version, asic) == "") is fits
+
+
+def test_a_port_that_lost_its_carrier_and_one_that_counts_broken_packets_are_told() -> None:
+    before = {**BEFORE, "ports": ["swp1", "swp2"]}
+    now = Wellness("OK", WELL.established, WELL.vnis, frozenset({"swp2"}))
+
+    assert lost(before, now) == ("the carrier of swp1 and 0 more did not come back",)
+    assert damaged({"swp1": 7, "swp2": 0}, {"swp1": 7, "swp2": 1}) == ("swp2",)
+    assert damaged({"swp1": 7}, {}) == ("swp1",)
+    assert damaged({}, {"swp1": 0}) == ("swp1",)

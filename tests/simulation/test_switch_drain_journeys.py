@@ -155,6 +155,29 @@ def test_a_switch_whose_sessions_do_not_come_back_stays_drained() -> None:
     assert shut(rig) == "on"
 
 
+class Growing(dict[str, int]):
+    """A counter that grows with each look at it."""
+
+    seen = 0
+
+    def get(self, name: str, otherwise: int = 0) -> int:  # type: ignore[override]
+        self.seen += 1
+        return self.seen
+
+
+def test_a_switch_that_counts_broken_packets_after_its_reboot_stays_drained() -> None:
+    async def story(rig: Rig) -> None:
+        rig.site.switches[SPINE].planted.errors = Growing()
+        _, problem = await upgraded(rig)
+
+        assert problem is not None
+        assert problem.reason is Reason.FABRIC
+        assert "count broken packets" in problem.detail
+        assert rig.site.nvue[SPINE].fabric.drained()
+
+    lived(story, switch_settle_limit_s=120.0)
+
+
 @pytest.mark.parametrize(
     ("path", "answer"),
     [

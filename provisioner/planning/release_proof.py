@@ -1,7 +1,8 @@
 """The document that a release leaves behind: sealed, bound to its certificate. Pure.
 
 Rule: the seal covers every byte of the canonical JSON but itself, the certificate's id and digest
-included, so that a proof cannot be laid beside another certificate.
+included, so that a proof cannot be laid beside another certificate. What has its default is left
+out of it: a field that a later version adds does not break older seals.
 """
 
 from __future__ import annotations
@@ -17,14 +18,23 @@ VERSION = 2
 
 
 def canonical(proof: ReleaseProof) -> str:
-    """The document as it is sealed: sorted keys, no blanks, without its own digest."""
-    document = proof.model_dump(mode="json", exclude={"sha256"})
+    """The document as it is sealed: sorted keys, no blanks, no defaults, without its digest."""
+    return _canonical(proof.model_dump(mode="json", exclude={"sha256"}, exclude_defaults=True))
+
+
+def certificate_digest(certificate: Certificate) -> str:
+    """SHA-256 of a certificate's canonical JSON."""
+    text = _canonical(certificate.model_dump(mode="json", exclude_defaults=True))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _canonical(document: dict[str, object]) -> str:
     return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 
 
 def sealed(proof: ReleaseProof, certificate: Certificate | None) -> ReleaseProof:
     """The proof with its version, the certificate's digest and its own."""
-    told = "" if certificate is None else certificate.digest()
+    told = "" if certificate is None else certificate_digest(certificate)
     bound = proof.model_copy(update={"version": VERSION, "certificate_digest": told})
     digest = hashlib.sha256(canonical(bound).encode()).hexdigest()
     return bound.model_copy(update={"sha256": digest})
@@ -41,7 +51,7 @@ def objections(proof: ReleaseProof, certificate: Certificate | None) -> tuple[st
         found.append("its certificate is not there")
     elif certificate.id != proof.certificate or certificate.node != proof.node:
         found.append("it belongs to another certificate")
-    elif proof.version >= VERSION and certificate.digest() != proof.certificate_digest:
+    elif proof.version >= VERSION and certificate_digest(certificate) != proof.certificate_digest:
         found.append("its certificate was changed since")
     if not proof.persisted:
         found.append("the leaves did not keep what was applied")

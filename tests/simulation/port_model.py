@@ -163,7 +163,8 @@ class Model:
         self.issued += 1
         told: dict[str, Any] = dict.fromkeys(Certificate.model_fields, "")
         told |= {"id": str(self.issued), "node": actor.row.id, "serials": (), "versions": ()}
-        told |= {"ports": (), "checks": (), "evidence": (), "issued_at": 0, "expires_at": 1e12}
+        told |= {"ports": (), "checks": (), "evidence": (), "gates": ()}
+        told |= {"issued_at": 0, "expires_at": 1e12}
         actor.certificate, actor.revoked = Certificate(**told), False
         changes = {"served": "", "tenant": "", "certificate": str(self.issued)}
         actor.row = actor.row.moved(State.CERTIFIED, self.now, **changes)

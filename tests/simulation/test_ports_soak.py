@@ -31,7 +31,7 @@ def test_no_port_is_where_it_must_not_be_whatever_fails() -> None:
         soak = Soak(seed)
         run(soak.live(200))
         seen += soak.steps
-        assert soak.truth.entered > 30  # and it was not for want of releases
+        assert soak.truth.entered > 20  # and it was not for want of releases
 
     assert seen.total() >= 600
     assert set(seen) == set(ACTS) | {"lost answer", "lost request"}

@@ -37,6 +37,7 @@ class Machine:
         self.disks: dict[str, Disk] = {}  # by slot, of `devices`
         self.copies: dict[tuple[str, str], str] = {}  # (bmc, root-of-trust chassis) -> status
         self.log: list[Event] = []
+        self.sel: list[dict[str, str]] = []  # entries of the host BMC's event log, as Redfish shows
         self.cures: list[tuple[frozenset[str], Callable[[], None]]] = []  # `curable_faults`
         self.faults: set[str] = set()  # named presets in force (written by `faults`)
         self.power_turns = 0  # power actions so far; a newer one makes older planned ones void

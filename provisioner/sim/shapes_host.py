@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from provisioner.sim import redfish_sensors
+from provisioner.sim import redfish_logs, redfish_sensors
 from provisioner.sim.machine import Machine
 from provisioner.sim.parts import Device
 from provisioner.sim.redfish_answers import Json
@@ -171,7 +171,7 @@ class HostTree:
             self.tree, path, "Manager.Reset", shape.manager_resets, info=shape.reset_info
         )
         self.tree.action(f"{path}/Actions/Manager.Reset", self.power.manager_reset)
-        clock = self.service.clock
+        clock, logs = self.service.clock, redfish_logs.mount(self.service, path)
         self.tree.live(path, lambda: {
             "@odata.type": "#Manager.v1_11_0.Manager", "Id": shape.manager, "Name": "Manager",
             "ManagerType": "BMC", "Model": shape.manager_model, "UUID": self.machine.host.uuid,
@@ -180,7 +180,7 @@ class HostTree:
             "PowerState": "On", "Status": OK,
             "EthernetInterfaces": {"@odata.id": f"{path}/EthernetInterfaces"},
             "NetworkProtocol": {"@odata.id": f"{path}/NetworkProtocol"},
-            "VirtualMedia": {"@odata.id": f"{path}/VirtualMedia"},
+            "VirtualMedia": {"@odata.id": f"{path}/VirtualMedia"}, "LogServices": logs,
             "Links": {"ManagerForServers": [link("Systems", shape.system)],
                       "ManagerForChassis": [link("Chassis", shape.chassis)]},
             "Actions": actions,

@@ -1,0 +1,296 @@
+"""The ladder is bounded and rate-limited; parts, offenders and reports say what happened."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from provisioner.model.alert import Alert, Classification
+from provisioner.model.case import (
+    Case,
+    Ending,
+    Fault,
+    Origin,
+    Outcome,
+    PartClass,
+    RemedyKind,
+    RemedyTry,
+    Service,
+    Stage,
+    StageTime,
+    Suspect,
+)
+from provisioner.model.inventory import Device, DeviceKind, Inventory
+from provisioner.model.location import Location, Port
+from provisioner.model.node import BmcRef, Node, NodeKind, Placement, State
+from provisioner.planning import case_policy, offenders, parts, remedies, repair_report
+from provisioner.planning.case_policy import CasePolicy
+from provisioner.planning.erasure import owed
+from provisioner.planning.erasure import policy_of as erasure_policy
+from provisioner.planning.offenders import Advice, OffenderPolicy
+from provisioner.planning.remedies import Later, Limits, People, Try
+from provisioner.settings import Settings
+
+NOW = 1_000_000.0
+HOUR_S, DAY_S = 3600.0, 86400.0
+GPU = Suspect(part="GPU_SXM_1", kind=PartClass.GPU, confidence=0.8, rule="r", why="w")
+
+
+def case(**more: object) -> Case:
+    fields = {"id": "n-c0001", "node": "n", "origin": Origin.CHECK, "reason": "broken",
+              "service": Service.CUT_OFF, "suspects": (GPU,), "opened_at": NOW, **more}  # fmt: skip
+    return Case.model_validate(fields)
+
+
+def done(remedy: RemedyKind, at: float = NOW, outcome: Outcome = Outcome.SAME) -> RemedyTry:
+    return RemedyTry(remedy=remedy, part=GPU.part, kind=GPU.kind, attempt=1, started_at=at,
+                     done_at=at, measured_at=at, outcome=outcome)  # fmt: skip
+
+
+def climbed(tries: tuple[RemedyTry, ...], now: float, **limits: float) -> remedies.Choice:
+    return remedies.choose(case(tries=tries), None, (), Limits(**limits), now)  # type: ignore[arg-type]
+
+
+def test_the_ladder_is_climbed_to_people_and_ends() -> None:
+    tries: tuple[RemedyTry, ...] = ()
+    seen = []
+    for _ in range(20):
+        choice = climbed(tries, NOW, resets_per_day=50)
+        if isinstance(choice, People) and choice.rung is None:
+            break
+        assert not isinstance(choice, Later)
+        assert choice.rung is not None
+        seen.append(choice.rung.remedy.value)
+        tries = (*tries, done(choice.rung.remedy))
+
+    assert seen == ["rerun", "gpu_reset", "gpu_reset", "cold_boot", "reflash", "ac_cycle",
+                    "replace", "replace"]  # fmt: skip
+
+
+def test_what_could_not_be_done_is_not_tried_again() -> None:
+    tries = (done(RemedyKind.RERUN), done(RemedyKind.GPU_RESET, outcome=Outcome.NOT_DONE))
+
+    choice = climbed(tries, NOW)
+
+    assert isinstance(choice, Try)
+    assert choice.rung.remedy is RemedyKind.COLD_BOOT
+
+
+def test_an_earlier_case_counts_within_the_window_and_not_after_it() -> None:
+    past = [done(RemedyKind.RERUN, at=NOW - DAY_S)]
+    soon = remedies.choose(case(), None, past, Limits(), NOW)
+    later = remedies.choose(case(), None, past, Limits(), NOW + 8 * DAY_S)
+
+    assert isinstance(soon, Try)
+    assert isinstance(later, Try)
+    assert (soon.rung.remedy, later.rung.remedy) == (RemedyKind.GPU_RESET, RemedyKind.RERUN)
+
+
+def test_a_node_is_left_alone_after_too_many_resets_of_a_day() -> None:
+    other = [
+        done(RemedyKind.COLD_BOOT, at=NOW - n * HOUR_S).model_copy(update={"part": f"P{n}"})
+        for n in range(4)
+    ]
+
+    choice = remedies.choose(case(), RemedyKind.COLD_BOOT, other, Limits(), NOW)
+
+    assert isinstance(choice, Later)
+    assert choice.at == pytest.approx(NOW - 3 * HOUR_S + DAY_S)
+
+
+def test_nobody_is_sent_to_replace_what_is_hardly_suspected() -> None:
+    doubt = GPU.model_copy(update={"confidence": 0.2})
+
+    choice = remedies.choose(case(suspects=(doubt,)), RemedyKind.REPLACE, (), Limits(), NOW)
+
+    assert isinstance(choice, People)
+    assert choice.work.startswith("Diagnose GPU_SXM_1 before anything is replaced")
+
+
+TRIES = st.lists(
+    st.builds(
+        done,
+        st.sampled_from(list(RemedyKind)),
+        at=st.floats(NOW - 30 * DAY_S, NOW),
+        outcome=st.sampled_from([Outcome.SAME, Outcome.LESS, Outcome.WORSE, Outcome.NOT_DONE]),
+    ),
+    max_size=20,
+)
+
+
+@given(TRIES, st.sampled_from(list(PartClass)), st.sampled_from([None, *RemedyKind]))
+def test_no_history_makes_a_rung_exceed_its_bound(tries, kind, start) -> None:
+    mine = [t.model_copy(update={"kind": kind}) for t in tries]
+    suspect = GPU.model_copy(update={"kind": kind})
+
+    choice = remedies.choose(case(suspects=(suspect,)), start, mine, Limits(), NOW)
+
+    if isinstance(choice, Try | People) and choice.rung is not None:
+        since = NOW - choice.rung.window_h * HOUR_S
+        used = [t for t in mine if t.remedy is choice.rung.remedy and t.started_at >= since]
+        assert len(used) < choice.rung.tries_max
+    if isinstance(choice, Try) and choice.rung.remedy in remedies.RESETS:
+        day = [t for t in mine if t.remedy in remedies.RESETS and NOW - t.started_at < DAY_S]
+        assert len(day) < Limits().resets_per_day
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "outcome"),
+    [
+        (("a", "b"), ("a", "b"), Outcome.SAME),
+        (("a", "b"), ("a",), Outcome.LESS),
+        (("a",), ("a", "b"), Outcome.WORSE),
+        (("a",), ("b",), Outcome.LESS),
+        ((), ("b",), Outcome.WORSE),
+    ],
+)
+def test_the_effect_of_a_remedy_is_measured(before, after, outcome) -> None:
+    tried = done(RemedyKind.RERUN).model_copy(
+        update={"before": before, "outcome": Outcome.UNDER_WAY}
+    )
+
+    assert remedies.measured(tried, after, NOW, well=False).outcome is outcome
+    assert remedies.measured(tried, (), NOW, well=True).outcome is Outcome.CURED
+
+
+def device(slot: str, serial: str | None, part: str = "692") -> Device:
+    return Device(kind=DeviceKind.GPU, slot=slot, serial=serial, part=part)
+
+
+def test_the_difference_in_parts_says_what_was_asked_for_and_what_was_not() -> None:
+    was = Inventory(node="n", vendor="v", system_serial="S1", devices=(
+        device("A", "1"), device("B", "2"), device("C", "3"), device("D", None)))  # fmt: skip
+    now = Inventory(node="n", vendor="v", system_serial="S1", devices=(
+        device("A", "9"), device("B", "3"), device("C", "2"), device("D", None)))  # fmt: skip
+    asked = done(RemedyKind.REPLACE).model_copy(update={"part": "A"})
+    opened = case(parts_before=parts.parts_of(was), system_before="S1", tries=(asked,))
+
+    found = parts.difference(opened, now)
+
+    assert [(c.slot, c.before, c.after, c.moved_from) for c in found.changes] == [
+        ("A", "1", "9", ""), ("B", "2", "3", "C"), ("C", "3", "2", "B")]  # fmt: skip
+    assert found.unexpected == ("gpu/B", "gpu/C")
+    assert (found.missing, found.wrong, found.unknown) == ((), (), ("gpu/D",))
+    assert not found.system_changed
+
+
+def test_a_part_of_another_make_is_wrong_and_one_that_stayed_is_missing() -> None:
+    was = Inventory(node="n", vendor="v", devices=(device("A", "1"), device("B", "2")))
+    asked = done(RemedyKind.REPLACE).model_copy(update={"part": "A"})
+    opened = case(parts_before=parts.parts_of(was), tries=(asked,))
+
+    other = parts.difference(opened, Inventory(node="n", vendor="v", devices=(
+        device("A", "9", "900"), device("B", "2"))))  # fmt: skip
+    same = parts.difference(opened, was)
+
+    assert other.wrong == ("gpu/A: 900 instead of 692",)
+    assert same.missing == ("A",)
+
+
+def test_another_host_keeps_name_place_and_cables_and_nothing_else() -> None:
+    port = Port(switch="leaf", interface="swp1", rail=0, nic_slot="NIC_0")
+    bmc = BmcRef(name="host", url="https://x", pin="aa", serial="S1", rotated=True)
+    node = Node(id="n", kind=NodeKind.HOST, generation=7, state=State.REPAIRING, ports=(port,),
+                placement=Placement.MAINTENANCE, vrf="MAINT", release="r", profile="p",
+                tenant="blue", served="blue", certificate="c", erasure="e", os_disk="d",
+                attempts=3, location=Location(rack="k"), bmcs=(bmc,))  # fmt: skip
+
+    made = parts.replaced_host(node, NOW)
+
+    kept = {"id", "kind", "generation", "placement", "vrf", "release", "location", "ports"}
+    fresh = Node(id="n", kind=NodeKind.HOST)
+    changed = {f for f in Node.model_fields if getattr(made.node, f) != getattr(fresh, f)}
+    assert changed - kept == {"served", "bmcs", "entered_at", "note"}
+    assert (made.node.bmcs[0].pin, made.node.bmcs[0].rotated) == ("", False)
+    assert made.forget == ("n/host",)
+    assert owed(made.node, erasure_policy(Settings(erase_same_tenant_may_skip=True)))
+
+
+def test_the_third_case_of_a_node_asks_for_every_test_and_then_for_its_end() -> None:
+    policy = OffenderPolicy()
+    cases = [case(id=f"n-c{n}", opened_at=NOW - n * DAY_S) for n in range(4)]
+
+    one, two, four = (offenders.score("n", cases[:n], NOW, policy) for n in (1, 2, 4))
+
+    assert (one.advice, two.advice, four.advice) == (Advice.NOTHING, Advice.DEEPER, Advice.RETIRE)
+    assert four.again == ("GPU_SXM_1",)
+
+
+def test_old_cases_a_leaf_and_another_host_say_little_against_a_node() -> None:
+    policy = OffenderPolicy()
+    leaf = GPU.model_copy(update={"kind": PartClass.LEAF, "part": "leaf"})
+    cases = [
+        case(id="a", opened_at=NOW - 365 * DAY_S),
+        case(id="b", suspects=(leaf,)),
+        case(id="c", ending=Ending.REPLACED, suspects=()),
+    ]
+
+    assert offenders.score("n", cases, NOW, policy).score < 0.1
+
+
+ALERTS = {
+    "a fatal event cuts off": ([Classification.FATAL_EVENT], Origin.EVENT, Service.CUT_OFF),
+    "hardware drains": ([Classification.HARDWARE], Origin.EVENT, Service.DRAIN),
+    "a link is kept": ([Classification.LINK], Origin.EVENT, Service.KEEP),
+    "a tenant's word drains": ([], Origin.TENANT, Service.DRAIN),
+    "a person's word is kept": ([], Origin.OPERATOR, Service.KEEP),
+}
+
+
+@pytest.mark.parametrize("sentence", ALERTS)
+def test_policy_decides_what_becomes_of_the_tenant(sentence: str) -> None:
+    classes, origin, service = ALERTS[sentence]
+
+    assert case_policy.service_for(classes, origin, CasePolicy()) is service
+    assert case_policy.service_for(classes, origin, CasePolicy(service="keep")) is Service.KEEP
+
+
+def test_a_tenant_may_put_a_drain_off_for_two_weeks_and_no_more() -> None:
+    waiting = case(service=Service.DRAIN, drain_at=NOW + DAY_S)
+
+    good = case_policy.deferred(waiting, NOW + 13 * DAY_S, CasePolicy(), NOW)
+    late = case_policy.deferred(waiting, NOW + 15 * DAY_S, CasePolicy(), NOW)
+    cut = case_policy.deferred(case(drain_at=NOW), NOW + DAY_S, CasePolicy(), NOW)
+
+    assert isinstance(good, Case)
+    assert good.drain_at == NOW + 13 * DAY_S
+    assert isinstance(late, str)
+    assert isinstance(cut, str)
+
+
+def test_what_a_person_said_is_evidence_and_not_measured() -> None:
+    told = case(origin=Origin.TENANT, reason="jobs hang")
+    node = Node(id="n", kind=NodeKind.HOST)
+    alert = Alert(node="n", id="LinkFlap", target="p0", source="watch", since=NOW, last_at=NOW)
+
+    seen = case_policy.faults_of(node, None, [alert], told)
+
+    assert [f.source for f in seen] == ["report", "alert"]
+    assert case_policy.keys(seen) == ("alert:LinkFlap:p0",)
+    assert case_policy.keys([Fault(source="event_log", id="x")]) == ()
+
+
+def test_the_report_tells_times_by_stage_part_and_vendor_and_what_a_tenant_had() -> None:
+    stages = (StageTime(stage=Stage.OPENED, at=NOW), StageTime(stage=Stage.HARDWARE, at=NOW + 100),
+              StageTime(stage=Stage.RETURNING, at=NOW + 400),
+              StageTime(stage=Stage.CLOSED, at=NOW + 500))  # fmt: skip
+    closed = case(stages=stages, stage=Stage.CLOSED, closed_at=NOW + 500, vendor="dell",
+                  ending=Ending.REPAIRED, tries=(done(RemedyKind.REPLACE),))  # fmt: skip
+    rows = [
+        {"kind": "released", "node": "n", "at": NOW, "detail": {"tenant": "blue"}},
+        {"kind": "request", "node": "n", "at": NOW + 600, "detail": {"request": "repair"}},
+        {"kind": "released", "node": "n", "at": NOW + 700, "detail": {"tenant": "blue"}},
+        {"kind": "request", "node": "n", "at": NOW + 800, "detail": {"request": "reclaim"}},
+    ]
+
+    found = repair_report.report([closed], rows, NOW, NOW + 1000)
+
+    assert found.total is not None
+    assert found.total.mean_s == 500
+    assert {f.name: f.mean_s for f in found.by_stage} == {
+        "opened": 100, "hardware": 300, "returning": 100}  # fmt: skip
+    assert [(f.name, f.cases) for f in (*found.by_part, *found.by_vendor)] == [
+        ("gpu", 1), ("dell", 1)]  # fmt: skip
+    assert [(t.tenant, t.owed_s, t.served_s) for t in found.tenants] == [("blue", 800, 700)]
+    assert found.tenants[0].availability == pytest.approx(0.875)

@@ -1,0 +1,117 @@
+"""Repairs end to end: each rung cures what it cures, people do the rest, nothing comes twice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from repairing import HOUR_S, Shop, lived
+
+from provisioner.model.case import Case, Ending, Stage
+from provisioner.model.node import Node, State
+from provisioner.model.operation import ActionStatus
+from provisioner.sim.curable_faults import RESEAT, exchange, happened
+
+
+def tried(case: Case) -> list[tuple[str, str]]:
+    return [(t.remedy.value, t.outcome.value) for t in case.tries]
+
+
+def suspect(case: Case) -> tuple[str, str]:
+    assert case.suspect is not None
+    return case.suspect.kind.value, case.suspect.part
+
+
+def test_what_a_rung_cures_is_cured_by_it_and_by_none_below(tmp_path: Path) -> None:
+    async def story(shop: Shop) -> list[Case]:
+        cases = []
+        for preset in ("remap_until_reset", "gpu_lost_until_cold_boot"):
+            shop.broken(preset)
+            await shop.report(f"it shows {preset}")
+            _, case = await shop.ended()
+            cases.append(case)
+        return cases
+
+    (remap, lost), wrong = lived(tmp_path, story, wanted=0)
+
+    assert (suspect(remap), tried(remap)) == (("gpu_memory", "GPU_SXM_6"), [("gpu_reset", "cured")])
+    assert (suspect(lost), tried(lost)) == (("gpu", "GPU_SXM_5"), [("cold_boot", "cured")])
+    assert (remap.ending, lost.ending) == (Ending.CURED, Ending.CURED)
+    assert {"check row_remap", "logs host", "dump host 0", "inventory", "last report"} <= set(
+        remap.evidence
+    )
+    assert "check:row_remap:GPU_SXM_6" in remap.tries[0].before
+    assert wrong == []
+
+
+def test_a_part_that_no_remedy_cures_is_exchanged_by_people_and_proved_anew(tmp_path: Path) -> None:
+    async def story(shop: Shop) -> tuple[Case, Case, Case, Node, str]:
+        shop.broken("remap_failure")
+        await shop.report("a job sees errors")
+        _, asked = await shop.ended()
+        machine = shop.world.site.machines["su0-n00"]
+        await say_returned(shop, asked)  # nobody has exchanged anything
+        _, again = await shop.until(lambda _, c: c.stage is Stage.HARDWARE and "before" in c.note)
+        exchange(machine, "GPU_SXM_6", "1659999999999")
+        await say_returned(shop, again)
+        node, back = await shop.until(lambda n, c: not c.open)
+        report = await shop.world.store.report(node.id)
+        assert report is not None
+        return asked, again, back, node, " ".join(report.causes)
+
+    (asked, again, back, node, causes), wrong = lived(tmp_path, story, wanted=0)
+
+    assert tried(asked) == [("replace", "under_way")]
+    assert asked.ticket is not None
+    assert asked.ticket.work.startswith("Replace GPU GPU_SXM_6")
+    assert "GPU_SXM_6" in again.note
+    assert (back.ending, node.state) == (Ending.REPAIRED, State.CERTIFIED)
+    assert back.difference is not None
+    assert [(c.slot, c.after) for c in back.difference.changes] == [("GPU_SXM_6", "1659999999999")]
+    assert (back.difference.unexpected, back.difference.missing) == ((), ())
+    assert causes == "repaired"  # the smallest set that covers the part, not everything
+    assert wrong == []
+
+
+def test_a_daemon_that_is_killed_in_the_middle_repairs_no_step_twice(tmp_path: Path) -> None:
+    async def story(shop: Shop) -> tuple[Case, list[str], list[str]]:
+        shop.broken("link_narrow_until_reseat")
+        await shop.report("a GPU is slow")
+        log = shop.world.site.machines["su0-n00"].log
+        began = len(log)
+        while not await at_rest(shop):
+            await shop.world.clock.sleep(211.0)  # in every stage, also within a reset
+            await shop.start()
+        case = await shop.newest()
+        cycles = [e.kind for e in log[began:] if e.kind == "ac"]
+        rows = await shop.world.store.entries("su0-n00")
+        resets = [
+            r.before["step"]["reason"]
+            for r in rows
+            if case.id in r.before["step"]["reason"] and r.status is ActionStatus.CONFIRMED
+        ]
+        happened(shop.world.site.machines["su0-n00"], RESEAT)
+        await say_returned(shop, case)
+        _, case = await shop.until(lambda _, c: not c.open)
+        return case, cycles, resets
+
+    (case, cycles, resets), wrong = lived(tmp_path, story, wanted=0)
+
+    assert [r for r, _ in tried(case)] == ["cold_boot", "ac_cycle", "reseat"]
+    assert [o for _, o in tried(case)] == ["same", "same", "cured"]
+    assert cycles == ["ac"]
+    assert len(resets) == len(set(resets)) == 2
+    assert case.ending is Ending.REPAIRED
+    assert wrong == []
+
+
+async def say_returned(shop: Shop, case: Case) -> None:
+    current = await shop.book.case(case.id)
+    assert current is not None
+    answer = await shop.desk.returned(current, "technician", "done")
+    assert isinstance(answer, Case), answer
+    await shop.world.clock.sleep(HOUR_S / 60)
+
+
+async def at_rest(shop: Shop) -> bool:
+    case = await shop.newest()
+    return case.stage in (Stage.CLOSED, Stage.HARDWARE)

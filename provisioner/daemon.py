@@ -173,7 +173,9 @@ class Daemon:
             None if self.watcher is None else self.watcher.keeper,
         )
         tests = FabricTests(self.site, parts.store, parts.matrix, parts.thresholds)
-        self.fabric = FabricSessions(parts.store, parts.clock, parts.settings, tests)
+        self.fabric = FabricSessions(
+            parts.store, parts.clock, parts.settings, tests, self.engine.submit
+        )
         self.campaigns = (
             None
             if parts.campaigns is None

@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from provisioner.checks.rail_port import Member
 from provisioner.execution.fabric_tests import FabricTests
 from provisioner.model.fabric_session import FabricMember, FabricOutcome, FabricRun, FabricSession
-from provisioner.model.health import CheckResult, Finding, Gate, HealthReport, Severity, Verdict
+from provisioner.model.health import CheckResult, HealthReport
 from provisioner.model.node import Node, State
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning import fabric_rounds, fabric_verdicts
@@ -25,18 +25,29 @@ from provisioner.ports import Clock, Fenced, PortError, Store
 from provisioner.settings import Settings
 
 log = logging.getLogger(__name__)
-CHECK = "rdma_pair"  # the check whose result a session gives
 
 
 class FabricSessions:
-    """Ticks until cancelled; every session that is under way has one task."""
+    """Ticks until cancelled; every session that is under way has one task.
 
-    def __init__(self, store: Store, clock: Clock, settings: Settings, tests: FabricTests) -> None:
+    `submit` hands an operation to the engine: whoever is proved guilty and waits for nothing, a
+    leaf or a lent node, is looked at at once.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        settings: Settings,
+        tests: FabricTests,
+        submit: Callable[[str], Awaitable[None]] | None = None,
+    ) -> None:
         self._store = store
         self._clock = clock
         self._settings = settings
         self._tests = tests
         self._policy = policy_of(settings)
+        self._wake = submit
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     @property
@@ -188,7 +199,7 @@ class FabricSessions:
                 results = await self._tests.results(nodes[name], mine)
                 found = fabric_verdicts.unproved(name, results)
             if found and member is not None:
-                results = (_failed(found),)
+                results = (fabric_verdicts.failed(found),)
             if member is None and name not in nodes:
                 nodes = {n.id: n for n in await self._store.nodes()}
                 if name not in nodes:
@@ -216,6 +227,14 @@ class FabricSessions:
         await self._store.put_fabric_session(ended, outcomes)
         detail = {"session": session.id, "note": note, **fabric_verdicts.summary(outcomes)}
         await self._store.journal("fabric verdicts", "", detail, now)
+        seeks = {m.node for m in session.members if m.seeks}
+        for outcome in outcomes:
+            node = await self._store.node(outcome.node)
+            if self._wake is None or node is None or node.id in seeks or not outcome.blockers:
+                continue
+            operation = await self._store.open_operation(node.id, node.state.value, now)
+            if operation is not None:
+                await self._wake(operation.id)
 
     async def _without_left(self, session: FabricSession) -> FabricSession:
         """The session without members that are not what they were; stored if that is news."""
@@ -255,7 +274,7 @@ class FabricSessions:
                     began_at=session.opened_at,
                     ended_at=now,
                     blockers=(bug,),
-                    results=(_failed((bug,)),),
+                    results=(fabric_verdicts.failed((bug,)),),
                 )
                 for m in session.present
                 if m.seeks
@@ -270,22 +289,4 @@ def policy_of(settings: Settings) -> rules.SessionPolicy:
         gather_s=settings.fabric_gather_s,
         wait_s=settings.fabric_wait_s,
         collectives=settings.fabric_collectives,
-    )
-
-
-def _failed(blockers: Sequence[Blocker]) -> CheckResult:
-    """A result that is no pass, with the first of what is in the way."""
-    skipped = blockers[0].reason in (Reason.CHECK_SKIPPED, Reason.UNREACHABLE, Reason.OUR_BUG)
-    return CheckResult(
-        check=CHECK,
-        gate=Gate.C,
-        verdict=Verdict.SKIPPED if skipped else Verdict.FAIL,
-        findings=tuple(
-            Finding(
-                part=b.subject,
-                severity=Severity.CONFIG if skipped else Severity.ISOLATE,
-                detail=b.detail,
-            )
-            for b in blockers[:8]
-        ),
     )

@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from provisioner.model.fabric_session import FabricOutcome, FabricSession
-from provisioner.model.health import CheckResult, Verdict
+from provisioner.model.health import CheckResult, Finding, Gate, Severity, Verdict
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.isolation_words import Blame, Culprit, Verdicts
+
+CHECK = "rdma_pair"  # the check whose result a session gives
 
 
 def blockers_of(session: FabricSession, verdicts: Verdicts) -> dict[str, tuple[Blocker, ...]]:
@@ -142,4 +144,22 @@ def unproved(name: str, results: Sequence[CheckResult]) -> tuple[Blocker, ...]:
         )
         for r in results
         if r.verdict is not Verdict.PASS
+    )
+
+
+def failed(blockers: Sequence[Blocker]) -> CheckResult:
+    """A result that is no pass, with the first of what is in the way."""
+    skipped = blockers[0].reason in (Reason.CHECK_SKIPPED, Reason.UNREACHABLE, Reason.OUR_BUG)
+    return CheckResult(
+        check=CHECK,
+        gate=Gate.C,
+        verdict=Verdict.SKIPPED if skipped else Verdict.FAIL,
+        findings=tuple(
+            Finding(
+                part=b.subject,
+                severity=Severity.CONFIG if skipped else Severity.ISOLATE,
+                detail=b.detail,
+            )
+            for b in blockers[:8]
+        ),
     )

@@ -73,8 +73,7 @@ log:
 import os
 import re
 
-from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.provisioner.fleet.plugins.module_utils import flint, rshim, tools
+from ansible_collections.provisioner.fleet.plugins.module_utils import entry, flint, rshim, tools
 
 LOG_LINES = 10
 _BUNDLE = re.compile(r"^[A-Za-z0-9._-]{3,80}$")
@@ -132,8 +131,8 @@ def apply(module):
 
 def main():
     """Ansible's entry point."""
-    module = AnsibleModule(
-        argument_spec={
+    entry.run(
+        {
             "device": {"type": "str", "required": True},
             "image": {"type": "path", "required": True},
             "bundle": {"type": "str", "required": True},
@@ -141,12 +140,8 @@ def main():
             "config": {"type": "str", "default": ""},
             "release_command": {"type": "list", "elements": "str", "default": []},
         },
-        supports_check_mode=True,
+        apply,
     )
-    try:
-        module.exit_json(**apply(module))
-    except tools.Refused as refused:
-        module.fail_json(msg=str(refused))
 
 
 if __name__ == "__main__":

@@ -53,8 +53,7 @@ written:
   type: dict
 """
 
-from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.provisioner.fleet.plugins.module_utils import nvconfig, tools
+from ansible_collections.provisioner.fleet.plugins.module_utils import entry, nvconfig, tools
 
 
 def query(device):
@@ -91,18 +90,14 @@ def apply(module):
 
 def main():
     """Ansible's entry point."""
-    module = AnsibleModule(
-        argument_spec={
+    entry.run(
+        {
             "devices": {"type": "list", "elements": "str", "required": True},
             "parameters": {"type": "dict", "default": {}},
             "device_type": {"type": "str", "default": ""},
         },
-        supports_check_mode=True,
+        apply,
     )
-    try:
-        module.exit_json(**apply(module))
-    except tools.Refused as refused:
-        module.fail_json(msg=str(refused))
 
 
 if __name__ == "__main__":

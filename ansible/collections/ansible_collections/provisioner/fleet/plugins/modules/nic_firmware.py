@@ -56,8 +56,7 @@ burned_now:
 
 import re
 
-from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.provisioner.fleet.plugins.module_utils import flint, tools
+from ansible_collections.provisioner.fleet.plugins.module_utils import entry, flint, tools
 
 PCI = re.compile(r"^([0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$")
 
@@ -103,19 +102,15 @@ def apply(module):
 
 def main():
     """Ansible's entry point."""
-    module = AnsibleModule(
-        argument_spec={
+    entry.run(
+        {
             "devices": {"type": "list", "elements": "str", "required": True},
             "version": {"type": "str", "required": True},
             "image": {"type": "path", "required": True},
             "psids": {"type": "list", "elements": "str", "default": []},
         },
-        supports_check_mode=True,
+        apply,
     )
-    try:
-        module.exit_json(**apply(module))
-    except tools.Refused as refused:
-        module.fail_json(msg=str(refused))
 
 
 if __name__ == "__main__":

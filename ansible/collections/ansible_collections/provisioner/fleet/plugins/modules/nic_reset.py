@@ -54,8 +54,7 @@ burned:
   type: dict
 """
 
-from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.provisioner.fleet.plugins.module_utils import flint, nvconfig, tools
+from ansible_collections.provisioner.fleet.plugins.module_utils import entry, flint, nvconfig, tools
 
 
 def waits(device):
@@ -89,17 +88,13 @@ def apply(module):
 
 def main():
     """Ansible's entry point."""
-    module = AnsibleModule(
-        argument_spec={
+    entry.run(
+        {
             "devices": {"type": "list", "elements": "str", "required": True},
             "level": {"type": "int", "choices": [0, 3, 4], "default": 3},
         },
-        supports_check_mode=True,
+        apply,
     )
-    try:
-        module.exit_json(**apply(module))
-    except tools.Refused as refused:
-        module.fail_json(msg=str(refused))
 
 
 if __name__ == "__main__":

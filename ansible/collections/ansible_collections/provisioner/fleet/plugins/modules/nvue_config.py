@@ -71,8 +71,7 @@ written:
   type: dict
 """
 
-from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.provisioner.fleet.plugins.module_utils import nvue, tools
+from ansible_collections.provisioner.fleet.plugins.module_utils import entry, nvue, tools
 
 ON = ("on", "enabled", "true")  # the word changed between releases
 
@@ -117,19 +116,15 @@ def apply(module):
 
 def main():
     """Ansible's entry point."""
-    module = AnsibleModule(
-        argument_spec={
+    entry.run(
+        {
             **nvue.ARGUMENTS,
             "config": {"type": "dict", "required": True},
             "save": {"type": "bool", "default": True},
             "drained_before": {"type": "str", "default": ""},
         },
-        supports_check_mode=True,
+        apply,
     )
-    try:
-        module.exit_json(**apply(module))
-    except tools.Refused as refused:
-        module.fail_json(msg=str(refused))
 
 
 if __name__ == "__main__":

@@ -78,8 +78,7 @@ waiting:
 
 from urllib.parse import quote, urlsplit
 
-from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.provisioner.fleet.plugins.module_utils import nvue, tools
+from ansible_collections.provisioner.fleet.plugins.module_utils import entry, nvue, tools
 
 
 def install(switch, source):
@@ -124,19 +123,15 @@ def apply(module):
 
 def main():
     """Ansible's entry point."""
-    module = AnsibleModule(
-        argument_spec={
+    entry.run(
+        {
             **nvue.ARGUMENTS,
             "version": {"type": "str", "default": ""},
             "source": {"type": "str", "default": ""},
             "boot_next": {"type": "bool", "default": True},
         },
-        supports_check_mode=True,
+        apply,
     )
-    try:
-        module.exit_json(**apply(module))
-    except tools.Refused as refused:
-        module.fail_json(msg=str(refused))
 
 
 if __name__ == "__main__":

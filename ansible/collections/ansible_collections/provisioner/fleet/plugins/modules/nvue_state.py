@@ -79,16 +79,15 @@ wrong:
 import time
 from urllib.parse import quote
 
-from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.provisioner.fleet.plugins.module_utils import nvue, tools
+from ansible_collections.provisioner.fleet.plugins.module_utils import entry, nvue, tools
 
 
 def sessions(switch, vrf):
     """Neighbour to state, in lower case."""
     path = f"/vrf/{quote(vrf, safe='')}/router/bgp/neighbor"
     found = {}
-    for name, entry in switch.tree(path, "operational").items():
-        state = entry.get("state") if isinstance(entry, dict) else None
+    for name, told in switch.tree(path, "operational").items():
+        state = told.get("state") if isinstance(told, dict) else None
         found[name] = state.lower() if isinstance(state, str) else "unreadable"
     return found
 
@@ -131,20 +130,16 @@ def apply(module):
 
 def main():
     """Ansible's entry point."""
-    module = AnsibleModule(
-        argument_spec={
+    entry.run(
+        {
             **nvue.ARGUMENTS,
             "limit_s": {"type": "int", "default": 0},
             "vrfs": {"type": "list", "elements": "str", "default": []},
             "peers_min": {"type": "int", "default": 0},
             "evpn": {"type": "bool", "default": False},
         },
-        supports_check_mode=True,
+        apply,
     )
-    try:
-        module.exit_json(**apply(module))
-    except tools.Refused as refused:
-        module.fail_json(msg=str(refused))
 
 
 if __name__ == "__main__":

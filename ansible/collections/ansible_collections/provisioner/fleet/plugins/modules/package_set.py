@@ -71,8 +71,7 @@ import contextlib
 import fnmatch
 import tempfile
 
-from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.provisioner.fleet.plugins.module_utils import debian, tools
+from ansible_collections.provisioner.fleet.plugins.module_utils import debian, entry, tools
 
 _APT = ["apt-get", "-y", "--no-install-recommends", "-o", "DPkg::Lock::Timeout=60",
         "-o", "Dpkg::Options::=--force-confold"]  # fmt: skip
@@ -191,8 +190,8 @@ def apply(module):
 def main():
     """Ansible's entry point."""
     globs = {"type": "list", "elements": "str", "default": []}
-    module = AnsibleModule(
-        argument_spec={
+    entry.run(
+        {
             "packages": {"type": "dict", "required": True},
             "replaces": dict(globs),
             "allow_removal": dict(globs),
@@ -200,12 +199,8 @@ def main():
             "allow_downgrade": {"type": "bool", "default": False},
             "update_cache": {"type": "bool", "default": True},
         },
-        supports_check_mode=True,
+        apply,
     )
-    try:
-        module.exit_json(**apply(module))
-    except tools.Refused as refused:
-        module.fail_json(msg=str(refused))
 
 
 if __name__ == "__main__":

@@ -74,8 +74,7 @@ set:
 
 import os
 
-from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.provisioner.fleet.plugins.module_utils import dms, tools
+from ansible_collections.provisioner.fleet.plugins.module_utils import dms, entry, tools
 
 _ENABLED = "/interfaces/interface/config/enabled"
 PCI = "/sys/bus/pci/devices"
@@ -138,8 +137,8 @@ def main():
         "also": {"type": "str", "default": ""},
         "restart_interface": {"type": "bool", "default": False},
     }
-    module = AnsibleModule(
-        argument_spec={
+    entry.run(
+        {
             "devices": {"type": "list", "elements": "str", "required": True},
             "settings": {
                 "type": "list",
@@ -148,12 +147,8 @@ def main():
                 "options": setting,
             },
         },
-        supports_check_mode=True,
+        apply,
     )
-    try:
-        module.exit_json(**apply(module))
-    except tools.Refused as refused:
-        module.fail_json(msg=str(refused))
 
 
 if __name__ == "__main__":

@@ -40,8 +40,7 @@ patch:
   elements: dict
 """
 
-from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.provisioner.fleet.plugins.module_utils import sonic, tools
+from ansible_collections.provisioner.fleet.plugins.module_utils import entry, sonic, tools
 
 
 def apply(module):
@@ -69,17 +68,13 @@ def apply(module):
 
 def main():
     """Ansible's entry point."""
-    module = AnsibleModule(
-        argument_spec={
+    entry.run(
+        {
             "config": {"type": "dict", "required": True},
             "save": {"type": "bool", "default": True},
         },
-        supports_check_mode=True,
+        apply,
     )
-    try:
-        module.exit_json(**apply(module))
-    except tools.Refused as refused:
-        module.fail_json(msg=str(refused))
 
 
 if __name__ == "__main__":

@@ -50,8 +50,7 @@ waiting:
   type: bool
 """
 
-from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.provisioner.fleet.plugins.module_utils import sonic, tools
+from ansible_collections.provisioner.fleet.plugins.module_utils import entry, sonic, tools
 
 
 def look():
@@ -84,17 +83,13 @@ def apply(module):
 
 def main():
     """Ansible's entry point."""
-    module = AnsibleModule(
-        argument_spec={
+    entry.run(
+        {
             "version": {"type": "str", "default": ""},
             "source": {"type": "str", "default": ""},
         },
-        supports_check_mode=True,
+        apply,
     )
-    try:
-        module.exit_json(**apply(module))
-    except tools.Refused as refused:
-        module.fail_json(msg=str(refused))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,162 @@
+"""Tokens of an OIDC provider: whose keys, which claims, and what is never believed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import jwt
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+
+from provisioner.access.oidc import OidcProvider, OidcSite
+from provisioner.model.access import Role
+from provisioner.model.input_error import InputError
+
+RSA = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+EC = ec.generate_private_key(ec.SECP256R1())
+STRANGER = ec.generate_private_key(ec.SECP256R1())
+
+
+class Provider:
+    """A provider on loopback; `keys` may change, `asked` counts how often they were fetched."""
+
+    def __init__(self) -> None:
+        self.issuer, self.asked, self.silent = "", 0, False
+        self.keys = [
+            jwt.algorithms.RSAAlgorithm.to_jwk(RSA.public_key(), as_dict=True) | {"kid": "r"},
+            jwt.algorithms.ECAlgorithm.to_jwk(EC.public_key(), as_dict=True) | {"kid": "e"},
+            {"kty": "oct", "k": "c2VjcmV0" * 8, "kid": "s", "alg": "HS256"},
+            {"kty": "nonsense", "kid": "n"},
+        ]
+
+    def application(self) -> web.Application:
+        async def discovery(_request: web.Request) -> web.Response:
+            if self.silent:
+                raise web.HTTPServiceUnavailable
+            told = {"issuer": self.issuer, "jwks_uri": self.issuer + "/keys"}
+            return web.json_response(told)
+
+        async def keys(_request: web.Request) -> web.Response:
+            self.asked += 1
+            return web.json_response({"keys": self.keys})
+
+        app = web.Application()
+        app.router.add_get("/.well-known/openid-configuration", discovery)
+        app.router.add_get("/keys", keys)
+        return app
+
+    def token(self, key: Any = EC, kid: str = "e", algorithm: str = "ES256", **claims: Any) -> str:
+        now = int(time.time())
+        said = {"iss": self.issuer, "aud": "provisioner", "sub": "ada", "iat": now,
+                "exp": now + 60, "roles": ["operator", "approver"], **claims}  # fmt: skip
+        said = {k: v for k, v in said.items() if v is not None}
+        return jwt.encode(said, key, algorithm=algorithm, headers={"kid": kid})
+
+
+def run(scenario: Callable[[Provider, OidcProvider], Awaitable[None]], **more: str) -> None:
+    async def bounded() -> None:
+        provider = Provider()
+        async with asyncio.timeout(30), TestServer(provider.application()) as server:
+            provider.issuer = str(server.make_url("")).rstrip("/")
+            ours = OidcProvider(OidcSite(provider.issuer, "provisioner", **more), time.time)
+            try:
+                await scenario(provider, ours)
+            finally:
+                await ours.close()
+
+    asyncio.run(bounded())
+
+
+def test_a_good_token_names_a_caller_and_keys_are_fetched_once():
+    async def scenario(provider: Provider, ours: OidcProvider) -> None:
+        for _ in range(3):
+            caller = await ours.caller(provider.token())
+            assert caller is not None
+            assert (caller.subject, caller.roles) == ("ada", {Role.OPERATOR, Role.APPROVER})
+        rs = await ours.caller(provider.token(RSA, "r", "RS256", roles="viewer other"))
+        assert rs is not None
+        assert rs.roles == {Role.VIEWER}
+        assert provider.asked == 1
+
+    run(scenario)
+
+
+def test_what_is_not_wholly_right_is_nobody():
+    async def scenario(provider: Provider, ours: OidcProvider) -> None:
+        now = int(time.time())
+        header = jwt.encode({"sub": "ada"}, "", algorithm="none")
+        wrong = {
+            "another signer": provider.token(STRANGER),
+            "another audience": provider.token(aud="billing"),
+            "another issuer": provider.token(iss="https://evil.example"),
+            "expired": provider.token(exp=now - 120),
+            "not yet": provider.token(nbf=now + 600),
+            "without an end": provider.token(exp=None),
+            "without a subject": provider.token(sub=None),
+            "without a role": provider.token(roles=["cook"]),
+            "roles of a strange kind": provider.token(roles={"operator": True}),
+            "a tenant without a name": provider.token(roles=["tenant"]),
+            "a tenant that is staff": provider.token(roles=["tenant", "viewer"], tenant="red"),
+            "a shared secret": provider.token("secret" * 8, "s", "HS256"),
+            "no signature": header,
+            "no token": "a.b.c",
+            "deep": "W1tb" * 1000 + ".e30.",
+        }
+        for why, token in wrong.items():
+            assert await ours.caller(token) is None, why
+        tenant = await ours.caller(provider.token(roles=["tenant"], tenant="red"))
+        assert tenant is not None
+        assert (tenant.tenant, tenant.staff) == ("red", False)
+
+    run(scenario)
+
+
+def test_roles_may_be_deep_in_the_claims_and_have_a_prefix():
+    async def scenario(provider: Provider, ours: OidcProvider) -> None:
+        deep = {"roles": ["p-operator", "viewer", "p-nothing"]}
+        caller = await ours.caller(provider.token(roles=None, realm_access=deep))
+        assert caller is not None
+        assert caller.roles == {Role.OPERATOR}
+
+    run(scenario, roles_claim="realm_access.roles", role_prefix="p-")
+
+
+def test_an_unknown_key_makes_us_ask_again_but_not_each_time():
+    async def scenario(provider: Provider, ours: OidcProvider) -> None:
+        assert await ours.caller(provider.token()) is not None
+        fresh = jwt.algorithms.ECAlgorithm.to_jwk(STRANGER.public_key(), as_dict=True)
+        provider.keys.append(json.loads(json.dumps(fresh)) | {"kid": "new"})
+        for _ in range(5):
+            assert await ours.caller(provider.token(STRANGER, "new")) is None
+        assert provider.asked == 1
+        ours._asked_at -= 31
+        assert await ours.caller(provider.token(STRANGER, "new")) is not None
+        assert provider.asked == 2
+
+    run(scenario)
+
+
+def test_keys_of_a_provider_that_is_silent_for_an_hour_are_not_believed():
+    async def scenario(provider: Provider, ours: OidcProvider) -> None:
+        assert await ours.caller(provider.token()) is not None
+        provider.silent = True
+        ours._fetched_at -= 3601
+        ours._asked_at -= 3601
+        assert await ours.caller(provider.token()) is None
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    "site",
+    [OidcSite("http://login.example", "x"), OidcSite("https://", "x"), OidcSite("https://a", "")],
+)
+def test_a_site_that_cannot_be_safe_is_refused(site: OidcSite):
+    with pytest.raises(InputError):
+        site.check()

@@ -1,0 +1,110 @@
+"""The API as the daemon opens it: TLS of our own authority, bounded connections, slow peers."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+from served import MATRIX, StillClock, no_leaves
+
+from provisioner.access.tokens import new_token
+from provisioner.api_opening import api_parts, serve_api
+from provisioner.control.tenant_keeper import TenantKeeper
+from provisioner.model.access import ChangeKind, ChangeRequest, RequestState, Role
+from provisioner.settings import Settings
+from provisioner.store import request_rows, token_rows
+from provisioner.store.sql_store import SqlStore, open_store
+
+Scenario = Callable[[str, SqlStore, ssl.SSLContext, str], Awaitable[None]]
+
+
+def run(folder: Path, scenario: Scenario, **settings: Any) -> None:
+    async def bounded() -> None:
+        data = folder / "data"
+        store, clock = open_store(data / "provisioner.db"), StillClock()
+        try:
+            token, record = new_token("ada", Role.VIEWER, "", 1.0, clock.now())
+            await store.write(partial(token_rows.add_token, token=record, now=clock.now()))
+            chosen = Settings(api_port=0, **settings)
+            keeper = TenantKeeper(store, clock, [], no_leaves)
+            parts = api_parts(store, keeper, MATRIX, folder, clock, chosen)
+            async with asyncio.timeout(60), serve_api(replace(parts), data) as url:
+                trust = ssl.create_default_context(cafile=data / "agent-ca.pem")
+                await scenario(url, store, trust, token)
+        finally:
+            await store.close()
+
+    asyncio.run(bounded())
+
+
+def test_it_is_served_over_tls_of_our_own_authority(tmp_path):
+    async def scenario(url: str, _store: SqlStore, trust: ssl.SSLContext, token: str) -> None:
+        async with aiohttp.ClientSession() as session:
+            key = {"Authorization": f"Bearer {token}"}
+            async with session.get(url + "/v1/me", ssl=trust, headers=key) as answer:
+                assert (await answer.json())["subject"] == "ada"
+            async with session.get(url + "/v1/docs", ssl=trust) as answer:
+                policy = answer.headers["Content-Security-Policy"]
+                assert (answer.status, "default-src 'none'" in policy) == (200, True)
+                page = await answer.text()
+            assert "http" not in page.replace("http-equiv", "")
+            assert "<script>" not in page
+
+    run(tmp_path, scenario)
+
+
+async def opened(url: str, trust: ssl.SSLContext) -> tuple[Any, Any]:
+    port = int(url.rpartition(":")[2])
+    return await asyncio.open_connection("127.0.0.1", port, ssl=trust)
+
+
+def test_whoever_sends_headers_too_slowly_is_cut_off(tmp_path):
+    async def scenario(url: str, _store: SqlStore, trust: ssl.SSLContext, _token: str) -> None:
+        reader, writer = await opened(url, trust)
+        writer.write(b"GET /v1/docs HTTP/1.1\r\nHost: x\r\n")
+        for _ in range(100):
+            if reader.at_eof() or writer.is_closing():
+                break
+            writer.write(b"X-Slow: 1\r\n")
+            await asyncio.sleep(0.1)
+        else:
+            raise AssertionError("it is still open")
+        writer.close()
+
+    run(tmp_path, scenario, api_idle_s=0.5)
+
+
+def test_connections_over_the_limit_are_closed(tmp_path):
+    async def scenario(url: str, _store: SqlStore, trust: ssl.SSLContext, _token: str) -> None:
+        ends = [await opened(url, trust) for _ in range(8)]
+        await asyncio.sleep(0.2)
+        reader, writer = await opened(url, trust)
+        assert await asyncio.wait_for(reader.read(), 10) == b""
+        for _, end in [*ends, (reader, writer)]:
+            end.close()
+
+    run(tmp_path, scenario, api_connections_max=8)
+
+
+def test_what_was_under_way_when_a_daemon_ended_is_told_as_lost(tmp_path):
+    async def prepared() -> None:
+        store = open_store(tmp_path / "data" / "provisioner.db")
+        asked = ChangeRequest(
+            kind=ChangeKind.TENANT_PUT, subject="red", asked_by="ada", asked_at=1.0
+        )
+        await store.write(partial(request_rows.add_request, asked=asked))
+        await store.close()
+
+    async def scenario(_url: str, store: SqlStore, _trust: ssl.SSLContext, _token: str) -> None:
+        (row,) = await store.read(request_rows.read_requests)
+        assert row.state is RequestState.LOST
+        assert "look at it" in row.note
+
+    asyncio.run(prepared())
+    run(tmp_path, scenario)

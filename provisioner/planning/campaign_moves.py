@@ -113,7 +113,9 @@ def put_off(p: NodeProgress, until: float, most_s: float, now: float) -> NodePro
         return "that time is over already"
     if until > (p.notified_at or now) + most_s:
         return f"a deferral ends {most_s / DAY_S:g} days after the notice at the latest"
-    return p.model_copy(update={"state": Progress.DEFERRED, "deferred_until": until})
+    # who asks before it was told starts the time that it has
+    changes = {"deferred_until": until, "notified_at": p.notified_at or now}
+    return p.model_copy(update={"state": Progress.DEFERRED, **changes})
 
 
 def leave(p: NodeProgress, reason: str) -> NodeProgress | str:

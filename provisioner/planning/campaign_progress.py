@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from provisioner.model.campaign import (
-    SETTLED,
     Campaign,
     CampaignNode,
     Decision,
@@ -24,29 +23,6 @@ def begin(campaign: Campaign, facts: Sequence[CampaignNode]) -> dict[str, NodePr
     """The rows of a campaign at its start: every selected node in its wave."""
     waves = assign(campaign, facts)
     return {name: NodeProgress(node=name, wave=wave) for name, wave in sorted(waves.items())}
-
-
-def turn_back(
-    campaign: Campaign, facts: Sequence[CampaignNode], progress: Mapping[str, NodeProgress]
-) -> dict[str, NodeProgress]:
-    """The rows of a way back (`campaign.going_back` is set): nodes that were never begun are left.
-
-    `facts` are those of the way back: their plans lead to the baseline, and so do their `after`.
-    """
-    touched = {
-        n
-        for n, p in progress.items()
-        if p.admitted_at and p.state not in (Progress.PENDING, Progress.SKIPPED)
-    }
-    mine = [n.model_copy(update={"selected": n.name in touched}) for n in facts]
-    waves = assign(campaign, mine)
-    fresh = {n: NodeProgress(node=n, wave=w) for n, w in waves.items()}
-    left = {
-        n: p.model_copy(update={"state": Progress.SKIPPED, "reason": "it was never begun"})
-        for n, p in progress.items()
-        if n not in fresh and p.state not in SETTLED
-    }
-    return {**progress, **left, **fresh}
 
 
 def after(

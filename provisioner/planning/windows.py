@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from provisioner.model.campaign import NodeProgress, Progress
+from provisioner.model.campaign import NodeProgress
 from provisioner.model.campaign_policy import DAY_S, Freeze, TenantTerms, Window
-from provisioner.model.outcome import Blocker, Reason
 
 Span = tuple[float, float]
 
@@ -67,30 +66,10 @@ def begins_at(
 
 
 def deferral_ends(progress: NodeProgress, terms: TenantTerms) -> float:
-    """Until when its tenant may put a node off: counted from the first notice."""
+    """Until when its tenant may put a node off: counted from the first notice or wish."""
+    if not progress.notified_at:
+        return NEVER
     return progress.notified_at + terms.deferral_max_s
-
-
-def defer(
-    progress: NodeProgress, terms: TenantTerms, until: float, now: float
-) -> NodeProgress | Blocker:
-    """A tenant's wish to put its node off, granted or refused."""
-    ends = deferral_ends(progress, terms)
-    if progress.state not in (Progress.NOTIFIED, Progress.DEFERRED):
-        detail = f"it is {progress.state}, and only a node that was announced can be put off"
-    elif until <= now:
-        detail = "the time asked for has passed"
-    elif until > ends:
-        days = terms.deferral_max_s / DAY_S
-        detail = f"it may be put off for {days:g} days from the first notice, and not longer"
-    else:
-        return progress.model_copy(update={"state": Progress.DEFERRED, "deferred_until": until})
-    return Blocker(
-        reason=Reason.REFUSED,
-        subject=progress.node,
-        detail=detail,
-        unblock="Ask for a time between now and the end of the deferral.",
-    )
 
 
 def _joined(spans: Sequence[Span]) -> list[Span]:

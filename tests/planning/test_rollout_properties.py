@@ -29,10 +29,10 @@ from provisioner.model.campaign_policy import (
 )
 from provisioner.model.node import NodeKind
 from provisioner.model.outcome import Blocker, Reason
+from provisioner.planning.campaign_moves import put_off
 from provisioner.planning.campaign_progress import after, begin, came_back, failed
 from provisioner.planning.limits import allowed
 from provisioner.planning.rollout import decide
-from provisioner.planning.windows import defer
 
 SLOW = settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 FAULT = Blocker(reason=Reason.UPDATE_FAILED, subject="hgx.bmc", detail="x", unblock="y")
@@ -157,9 +157,9 @@ def _something_happens(
                 rows[name] = failed(row, FAULT, now)
                 lost.add(name)
         elif row.state is Progress.NOTIFIED and data.draw(st.integers(0, 9)) == 0:
-            put_off = defer(row, rules.tenants, now + 300, now)
-            assert isinstance(put_off, NodeProgress)
-            rows[name] = put_off
+            later = put_off(row, now + 300, rules.tenants.deferral_max_s, now)
+            assert isinstance(later, NodeProgress)
+            rows[name] = later
     struck = data.draw(st.sets(st.sampled_from([n.name for n in facts]), max_size=2))
     changed = [
         n.model_copy(update={"in_service": (n.name in struck) != n.in_service})

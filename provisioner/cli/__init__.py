@@ -21,10 +21,12 @@ from provisioner.cli import (
     checks,
     cohort,
     demo,
+    drift,
     inspect,
     intake,
     matrix,
     node,
+    pin,
     places,
     plan,
     release,
@@ -44,6 +46,8 @@ app = typer.Typer(
     pretty_exceptions_show_locals=False,  # locals may hold secrets
 )
 app.command("demo")(demo.demo)
+app.command("drift")(drift.drift)
+app.command("debt")(drift.debt)
 app.command("inspect")(inspect.inspect)
 app.command("plan")(plan.plan)
 app.command("intake")(intake.intake)
@@ -64,6 +68,7 @@ app.add_typer(certificate.app, name="certificate")
 app.add_typer(cohort.app, name="cohort")
 app.add_typer(matrix.app, name="matrix")
 app.add_typer(release.app, name="release")
+app.add_typer(pin.app, name="pin")
 app.add_typer(sim.app, name="sim")
 app.add_typer(tenant.app, name="tenant")
 app.add_typer(token.app, name="token")

@@ -14,6 +14,7 @@ from rich.live import Live
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.table import Table
 
+from provisioner.cli import campaign_looks
 from provisioner.cli.campaign_options import (
     ByOption,
     IdArgument,
@@ -39,6 +40,8 @@ from provisioner.store.campaign_rows import CampaignRows
 app = typer.Typer(
     help="Campaigns: upgrades in waves, with limits, stops and a way back.", no_args_is_help=True
 )
+app.command()(campaign_looks.preview)
+app.command()(campaign_looks.rehearse)
 Seen = tuple[Campaign, Sequence[CampaignRow], Sequence[Node]]
 _LOOK_S = 2.0  # between two looks of `watch`: of the wall clock
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Set
 from pathlib import Path
 from typing import Annotated
 
@@ -37,11 +37,13 @@ def requests_of(
     settings: Path | None = None,
     *,
     lab: bool = False,
+    held: Set[str] | None = None,
 ) -> CampaignRequests:
     """What people may ask, on this data directory."""
     chosen = read_settings(settings, production=False if lab else None)
     book = CampaignRows(opened.store)
-    return CampaignRequests(opened.store, book, WallClock(), chosen, read_matrix(matrix or []))
+    pinned = read_matrix(matrix or [])
+    return CampaignRequests(opened.store, book, WallClock(), chosen, pinned, held)
 
 
 def ask(

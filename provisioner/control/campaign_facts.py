@@ -6,7 +6,7 @@ shrinks. What a turn reads is the nodes' rows only.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 
 from provisioner import components
 from provisioner.control.neighbours import facing
@@ -90,9 +90,12 @@ def rails_of(nodes: Sequence[Node]) -> dict[str, tuple[int, ...]]:
 class Survey:
     """Plans for every selected node, from the recorded inventories: reads, touches nothing."""
 
-    def __init__(self, store: Store, matrix: Matrix, settings: Settings) -> None:
+    def __init__(
+        self, store: Store, matrix: Matrix, settings: Settings, held: Set[str] | None = None
+    ) -> None:
         self._store = store
         self._matrix = matrix
+        self._held = held  # artifacts that are there for a way back; None: nobody looked
         self._settings = settings
         self._versions: dict[str, Versions] = {}
 
@@ -192,7 +195,7 @@ class Survey:
             Neighbour(node=n, versions=self._versions[n]) for n in around if n in self._versions
         )
         asked = PlanningNode(inventory, plan.release, plan.profile, neighbours=there)
-        return way_back(asked, plan, node.release, cache)
+        return way_back(asked, plan, node.release, cache, self._held)
 
     async def _read_versions(self, nodes: Sequence[Node]) -> None:
         for node in nodes:

@@ -7,7 +7,7 @@ the blockers that say why not and what would help.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field
 
 from provisioner.control.campaign_facts import Survey, fleet
@@ -25,6 +25,7 @@ from provisioner.model.matrix import Matrix
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning import waves
 from provisioner.planning.campaign_moves import leave, once_more, put_off, rolled_back
+from provisioner.planning.campaign_preview import Preview, preview
 from provisioner.planning.campaign_refusals import not_now, refusal, unconfirmed, unfit
 from provisioner.ports import Clock, StaleWrite, Store
 from provisioner.ports.campaigns import CampaignBook
@@ -47,13 +48,20 @@ class CampaignRequests:
     """`matrix` is the one in force: it says what a release means for each node."""
 
     def __init__(
-        self, store: Store, book: CampaignBook, clock: Clock, settings: Settings, matrix: Matrix
+        self,
+        store: Store,
+        book: CampaignBook,
+        clock: Clock,
+        settings: Settings,
+        matrix: Matrix,
+        held: Set[str] | None = None,
     ) -> None:
         self._store = store
         self._book = book
         self._clock = clock
         self._settings = settings
         self._matrix = matrix
+        self._held = held  # artifacts that are there for a way back; None: nobody looked
 
     async def create(
         self, release: str, expression: str, policy: Policy | None = None, by: str = ""
@@ -89,8 +97,16 @@ class CampaignRequests:
 
     async def survey(self, campaign: Campaign) -> Surveyed:
         """What the campaign would mean now; touches nothing."""
-        survey = FleetSurvey(self._store, self._book, self._settings, self._matrix)
+        survey = FleetSurvey(self._store, self._book, self._settings, self._matrix, self._held)
         return await survey.look(campaign, self._clock.now())
+
+    async def preview(self, campaign_id: str) -> Preview:
+        """Waves, steps, minutes, blast radius and refusals, if it began now; touches nothing."""
+        campaign = await self.known(campaign_id)
+        found = await self.survey(campaign)
+        told = preview(campaign, found.facts, self._clock.now())
+        unchanged = tuple(sorted({*told.unchanged, *found.already}))
+        return told.model_copy(update={"unchanged": unchanged})
 
     async def start(self, campaign_id: str, by: str = "", confirm: Sequence[str] = ()) -> Answer:
         """From now on nodes are admitted. `confirm`: one-way steps ("component version")."""

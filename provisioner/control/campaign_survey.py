@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
 from provisioner.control.campaign_facts import Survey, fleet
@@ -37,11 +37,16 @@ class FleetSurvey:
     """Reads the store; touches nothing."""
 
     def __init__(
-        self, store: Store, book: CampaignBook, settings: Settings, matrix: Matrix
+        self,
+        store: Store,
+        book: CampaignBook,
+        settings: Settings,
+        matrix: Matrix,
+        held: Set[str] | None = None,
     ) -> None:
         self._store = store
         self._book = book
-        self._survey = Survey(store, matrix, settings)
+        self._survey = Survey(store, matrix, settings, held)
 
     async def look(self, campaign: Campaign, now: float) -> Surveyed:
         """Everything that preview and start need."""

@@ -23,6 +23,7 @@ POLICY = {
     "waves": [{}],
     "tenants": {"notice_s": 3600},
     "limits": {"total": {"percent": 50}},
+    "allow_irreversible": True,
 }
 
 

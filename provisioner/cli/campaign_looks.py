@@ -1,0 +1,145 @@
+"""`provisioner campaign preview` and `rehearse`: what a campaign would do. Nothing is touched."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from provisioner.cli.campaign_options import (
+    IdArgument,
+    LabOption,
+    MatrixOption,
+    SettingsOption,
+    requests_of,
+    show_blockers,
+)
+from provisioner.cli.campaign_tables import show_report
+from provisioner.cli.data_options import DataOption, JsonOption, console, with_data
+from provisioner.cli.matrix_files import read_matrix
+from provisioner.model.campaign import Campaign
+from provisioner.opening import Data, read_settings
+from provisioner.planning.campaign_preview import Blast, Preview
+from provisioner.planning.campaign_report import Report
+from provisioner.twin.rehearsal import Rehearsed, prepared
+from provisioner.twin.rehearsal import rehearse as rehearsed
+from provisioner.twin.site import HOSTS_MAX, Recorded
+
+ArtifactsOption = Annotated[
+    Path | None,
+    typer.Option("--artifacts", help="Directory of firmware files: is the way back held there?"),
+]
+
+
+def preview(
+    name: IdArgument,
+    data: DataOption = Path("var"),
+    matrix: MatrixOption = None,
+    settings: SettingsOption = None,
+    artifacts: ArtifactsOption = None,
+    lab: LabOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Waves, steps, resets, minutes, blast radius, and every node that would be refused."""
+    held = None if artifacts is None else frozenset(p.name for p in artifacts.iterdir())
+
+    async def look(opened: Data) -> Preview:
+        return await requests_of(opened, matrix, settings, lab=lab, held=held).preview(name)
+
+    found = with_data(data, look)
+    if as_json:
+        typer.echo(found.model_dump_json())
+    else:
+        _show(found)
+
+
+def rehearse(
+    name: IdArgument,
+    nodes: Annotated[
+        int, typer.Option(min=1, max=HOSTS_MAX, help="Hosts of the twin: those that come first.")
+    ] = 8,
+    data: DataOption = Path("var"),
+    matrix: MatrixOption = None,
+    settings: SettingsOption = None,
+    lab: LabOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Run it on a twin: simulated hardware at the recorded versions, in virtual time.
+
+    Takes some ten seconds for each host. Exit code 1: it did not end well.
+    """
+
+    async def look(opened: Data) -> tuple[Campaign, Recorded, int]:
+        requests = requests_of(opened, matrix, settings, lab=lab)
+        campaign = await requests.known(name)
+        found = await requests.survey(campaign)
+        return (campaign, *await prepared(opened.store, campaign, found.rows, nodes))
+
+    campaign, recorded, of = with_data(data, look)
+    out = console()
+
+    def told(seconds: float, now: Report) -> None:
+        if not as_json:
+            states = ", ".join(f"{count} {state}" for state, count in now.states.items())
+            out.print(f"after {seconds / 3600:.1f} h: {now.state}: {states}")
+
+    pinned, chosen = read_matrix(matrix or []), read_settings(settings)
+    found = rehearsed(campaign, recorded, of, pinned, chosen, told)
+    if as_json:
+        typer.echo(json.dumps(_document(found)))
+    else:
+        out.print(Text(f"rehearsed with {found.hosts} of {found.of} hosts", style="bold"))
+        show_blockers(found.blockers)
+        show_report(found.report)
+        for sentence in found.assumed:
+            out.print(Text(f"  not as in truth: {sentence}"))
+    raise typer.Exit(0 if found.report.state == "done" and not found.report.left else 1)
+
+
+def _document(found: Rehearsed) -> dict[str, object]:
+    fields = {f.name: getattr(found, f.name) for f in dataclasses.fields(found)}
+    blockers = [b.model_dump(mode="json") for b in found.blockers]
+    return fields | {"report": found.report.model_dump(mode="json"), "blockers": blockers}
+
+
+def _show(found: Preview) -> None:
+    out = console()
+    out.print(Text(f"{found.campaign} to {found.release}", style="bold"))
+    out.print(
+        f"{found.steps} steps, {found.resets} resets, {found.minutes} node minutes; "
+        f"about {found.lasts_s / 3600:.1f} h from its start"
+    )
+    out.print(Text(f"blast radius: {_blast(found.blast)}"))
+    out.print(Text(f"at most at once: {_blast(found.at_once)}"))
+    table = Table("wave", "nodes", "blast radius", "steps", "resets", "min", "from h", "to h")
+    for w in found.waves:
+        times = ("never", "–") if w.begins_s < 0 else (_hours(w.begins_s), _hours(w.ends_s))
+        figures = (len(w.nodes), _blast(w.blast), w.steps, w.resets, w.minutes, *times)
+        table.add_row(w.name, *(Text(str(f)) for f in figures))
+    out.print(table)
+    if found.unchanged:
+        out.print(Text(f"already there: {', '.join(found.unchanged)}"))
+    for step, names in sorted(found.one_way.items()):
+        out.print(Text(f'cannot be undone: {step} on {len(names)} nodes (--confirm "{step}")'))
+    for blocker in found.stopped:
+        out.print(Text(f"would stop by itself: {blocker}"))
+    if found.refused:
+        refused = Table("node", "why", "what would unblock it", title="Refused")
+        for name, blocker in sorted(found.refused.items()):
+            refused.add_row(Text(name), Text(str(blocker)), Text(blocker.unblock))
+        out.print(refused)
+
+
+def _blast(b: Blast) -> str:
+    rails = f", rails {' '.join(map(str, b.rails))}" if b.rails else ""
+    tenants = f", tenants {' '.join(b.tenants)}" if b.tenants else ""
+    return f"{b.hosts} hosts, {b.gpus} GPUs, {b.switches} switches{tenants}{rails}"
+
+
+def _hours(seconds: float) -> str:
+    return f"{seconds / 3600:.1f}"

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 
 from rich.table import Table
+from rich.text import Text
 
 from provisioner.model.case import Case, PartsDifference
 from provisioner.planning.repair_report import Figure, RepairReport
@@ -14,6 +15,11 @@ from provisioner.planning.repair_report import Figure, RepairReport
 def minute(at: float) -> str:
     """A time in UTC; a dash for none."""
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M") if at else "–"
+
+
+def shown(said: str) -> Text:
+    """What was told from outside, without what moves a terminal's cursor."""
+    return Text("".join(c if c.isprintable() else "\ufffd" for c in said))
 
 
 def row(case: Case) -> tuple[str, ...]:

@@ -131,6 +131,20 @@ class CaseDesk:
         row = ("case_returned", case.node, {"case": case.id, "by": by, "work": work[:500]})
         return await self.book.save_case(changed, journal=[row], now=now)
 
+    async def retire(self, case: Case, at: float, why: str, by: str) -> Case | str:
+        """Its tenant hears that the node goes for good at `at`; it is drained then, not before."""
+        now = self._clock.now()
+        if not case.open or at < now:
+            return "it is closed" if not case.open else "that time is past"
+        changes: dict[str, object] = {"note": f"to be retired: {why}"[:500]}
+        if case.stage is Stage.OPENED and case.service is not Service.CUT_OFF:
+            changes |= {"service": Service.DRAIN, "drain_at": at}
+        words = f"Node {case.node} is retired: {why}"
+        told = [policy.notice(case, "retirement", words, now, at)] if case.tenant else []
+        row = ("case_retiring", case.node, {"case": case.id, "at": at, "by": by, "why": why})
+        changed = case.model_copy(update=changes)
+        return await self.book.save_case(changed, notices=told, journal=[row], now=now)
+
     async def close(self, case: Case, ending: Ending, by: str, why: str) -> Case | str:
         """By a person's word. The node goes on from where it is; nothing proves that it is well."""
         if not case.open:

@@ -141,6 +141,9 @@ class Mender:
         earlier = [c for c in await self._book.cases(node.id, CASES_MAX) if c.id != case.id]
         past = [t for c in earlier for t in c.tries]
         chosen = remedies.choose(case, start, past, self._limits, now)
+        if self._hopeless(case):
+            work = f"It fails again and again (score {case.score:g}): retire or replace the node."
+            chosen = People(rung=None, suspect=case.suspects[0], attempt=0, work=work)
         if isinstance(chosen, Try) and (busy := await self._fleet(now)) is not None:
             chosen = busy
         match chosen:
@@ -162,6 +165,11 @@ class Mender:
                 began = case.entered(Stage.REMEDY, now, tries=(*case.tries, tried), note=note)
                 row = ("case_remedy", node.id, {"case": case.id, "remedy": note})
                 await self._book.save_case(began, journal=[row], now=now)
+
+    def _hopeless(self, case: Case) -> bool:
+        """Whether people decide on the node itself first; once they did, its case goes on."""
+        asked = any(s.stage is Stage.HARDWARE for s in case.stages)
+        return case.score >= self._settings.repair_retire_score and not asked
 
     async def _fleet(self, now: float) -> Later | None:
         """A monitoring that errs must not reset the whole fleet at once."""

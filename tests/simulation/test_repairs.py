@@ -6,7 +6,7 @@ from pathlib import Path
 
 from repairing import HOUR_S, Shop, lived
 
-from provisioner.model.case import Case, Ending, Stage
+from provisioner.model.case import Case, Ending, Origin, Stage
 from provisioner.model.node import Node, State
 from provisioner.model.operation import ActionStatus
 from provisioner.sim.curable_faults import RESEAT, exchange, happened
@@ -21,30 +21,11 @@ def suspect(case: Case) -> tuple[str, str]:
     return case.suspect.kind.value, case.suspect.part
 
 
-def test_what_a_rung_cures_is_cured_by_it_and_by_none_below(tmp_path: Path) -> None:
-    async def story(shop: Shop) -> list[Case]:
-        cases = []
-        for preset in ("remap_until_reset", "gpu_lost_until_cold_boot"):
-            shop.broken(preset)
-            await shop.report(f"it shows {preset}")
-            _, case = await shop.ended()
-            cases.append(case)
-        return cases
-
-    (remap, lost), wrong = lived(tmp_path, story, wanted=0)
-
-    assert (suspect(remap), tried(remap)) == (("gpu_memory", "GPU_SXM_6"), [("gpu_reset", "cured")])
-    assert (suspect(lost), tried(lost)) == (("gpu", "GPU_SXM_5"), [("cold_boot", "cured")])
-    assert (remap.ending, lost.ending) == (Ending.CURED, Ending.CURED)
-    assert {"check row_remap", "logs host", "dump host 0", "inventory", "last report"} <= set(
-        remap.evidence
-    )
-    assert "check:row_remap:GPU_SXM_6" in remap.tries[0].before
-    assert wrong == []
-
-
-def test_a_part_that_no_remedy_cures_is_exchanged_by_people_and_proved_anew(tmp_path: Path) -> None:
-    async def story(shop: Shop) -> tuple[Case, Case, Case, Node, str]:
+def test_what_a_rung_cures_is_cured_by_it_and_the_rest_by_people(tmp_path: Path) -> None:
+    async def story(shop: Shop) -> tuple[Case, Case, Case, Case, Node, str]:
+        shop.broken("gpu_lost_until_cold_boot")
+        await shop.report("a GPU is gone")
+        _, lost = await shop.ended()
         shop.broken("remap_failure")
         await shop.report("a job sees errors")
         _, asked = await shop.ended()
@@ -56,10 +37,14 @@ def test_a_part_that_no_remedy_cures_is_exchanged_by_people_and_proved_anew(tmp_
         node, back = await shop.until(lambda n, c: not c.open)
         report = await shop.world.store.report(node.id)
         assert report is not None
-        return asked, again, back, node, " ".join(report.causes)
+        return lost, asked, again, back, node, " ".join(report.causes)
 
-    (asked, again, back, node, causes), wrong = lived(tmp_path, story, wanted=0)
+    (lost, asked, again, back, node, causes), wrong = lived(tmp_path, story, wanted=0)
 
+    assert (suspect(lost), tried(lost)) == (("gpu", "GPU_SXM_5"), [("cold_boot", "cured")])
+    kept = {"check gpu_inventory", "logs host", "dump host 0", "inventory", "last report"}
+    assert kept <= set(lost.evidence)
+    assert "check:gpu_inventory:GPU_SXM_5" in lost.tries[0].before
     assert tried(asked) == [("replace", "under_way")]
     assert asked.ticket is not None
     assert asked.ticket.work.startswith("Replace GPU GPU_SXM_6")
@@ -101,6 +86,32 @@ def test_a_daemon_that_is_killed_in_the_middle_repairs_no_step_twice(tmp_path: P
     assert cycles == ["ac"]
     assert len(resets) == len(set(resets)) == 2
     assert case.ending is Ending.REPAIRED
+    assert wrong == []
+
+
+def test_a_tenant_is_told_agrees_and_gets_its_node_back(tmp_path: Path) -> None:
+    async def story(shop: Shop) -> tuple[list[str], list[str], Case, Node]:
+        shop.broken("remap_until_reset")
+        case = await shop.report("jobs fail on one GPU", Origin.TENANT)
+        told = [n.kind for n in await shop.book.notices("blue")]
+        await shop.world.clock.sleep(HOUR_S)
+        assert (await shop.node()).state is State.RELEASED  # its notice has not run out
+        current = await shop.book.case(case.id)
+        assert current is not None
+        assert isinstance(await shop.desk.accept(current, "blue"), Case)
+        node, case = await shop.until(lambda n, c: not c.open and n.state is State.RELEASED)
+        rows = await shop.world.store.journal_rows(0, 1000)
+        states = [str(r["detail"]["to"]) for r in rows if r["kind"] == "state"]
+        after = states[len(states) - states[::-1].index("repairing") - 1 :]
+        return told, after, case, node
+
+    (told, after, case, node), wrong = lived(tmp_path, story, fabric_overlay="pure_l3")
+
+    assert (suspect(case), tried(case)) == (("gpu_memory", "GPU_SXM_6"), [("gpu_reset", "cured")])
+    assert told == ["failure"]
+    assert after == ["repairing", "converging", "validating"]
+    assert (case.service.value, case.ending, node.tenant) == ("drain", Ending.CURED, "blue")
+    assert node.erasure  # policy did not allow to skip it
     assert wrong == []
 
 

@@ -1,0 +1,99 @@
+"""`provisioner case` on a data directory: report, list, show, put off, work, close, report."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+from program import run
+
+from provisioner.model.case import Case, Origin, Service, Stage, Ticket
+from provisioner.model.location import Location, Port
+from provisioner.model.node import Node, NodeKind, Placement, State
+from provisioner.opening import DATABASE
+from provisioner.store.case_rows import CaseRows
+from provisioner.store.sql_store import open_store
+
+PORT = Port(switch="leaf", interface="swp1", rail=0, nic_slot="NIC_0")
+SERVING = Node(
+    id="n1", kind=NodeKind.HOST, state=State.RELEASED, placement=Placement.CUSTOMER, tenant="blue",
+    location=Location(rack="r1"), ports=(PORT,),
+)  # fmt: skip
+BROKEN = Node(id="n2", kind=NodeKind.HOST, state=State.REPAIRING, location=Location(rack="r2"))
+WAITING = Case(
+    id="n2-c0001", node="n2", origin=Origin.CHECK, reason="bad \x1b[31m", service=Service.CUT_OFF,
+    stage=Stage.HARDWARE, ticket=Ticket(work="Replace it.", opened_at=1.0), opened_at=1.0,
+)  # fmt: skip
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    async def fill() -> None:
+        (tmp_path / "var").mkdir(mode=0o700)
+        store = open_store(tmp_path / "var" / DATABASE)
+        for node in (SERVING, BROKEN):
+            await store.add_node(node)
+        await CaseRows(store).add_case(WAITING, now=1.0)
+        await store.close()
+
+    asyncio.run(fill())
+    return tmp_path
+
+
+def test_a_reported_fault_tells_the_tenant_at_once_and_opens_one_case_only(data: Path) -> None:
+    opened = run(["case", "open", "n1", "--reason", "jobs hang", "--tenant", "--json"], data)
+    again = run(["case", "open", "n1", "--reason", "jobs hang"], data)
+    (notice,) = json.loads(run(["case", "notices", "--tenant", "blue", "--json"], data).stdout)
+
+    case = json.loads(opened.stdout)
+    assert (case["id"], case["service"], case["tenant"]) == ("n1-c0001", "drain", "blue")
+    assert (notice["kind"], notice["case"]) == ("failure", "n1-c0001")
+    assert notice["effective_at"] == case["drain_at"] > case["opened_at"]
+    assert again.returncode == 2
+
+
+def test_a_tenant_puts_off_agrees_and_hears_of_retirement(data: Path) -> None:
+    run(["case", "open", "n1", "--reason", "jobs hang", "--tenant"], data)
+    late = run(["case", "defer", "n1-c0001", "--hours", "400"], data)
+    good = run(["case", "defer", "n1-c0001", "--hours", "300"], data)
+    gone = run(["case", "retire", "n1-c0001", "--why", "too old", "--days", "20"], data)
+    agreed = run(["case", "accept", "n1-c0001", "--json"], data)
+    told = json.loads(run(["case", "notices", "--json"], data).stdout)
+
+    assert (late.returncode, good.returncode, gone.returncode) == (2, 0, 0)
+    case = json.loads(agreed.stdout)
+    assert case["drain_at"] <= told[-1]["effective_at"]
+    assert sorted({n["kind"] for n in told}) == ["failure", "maintenance", "retirement"]
+
+
+def test_people_say_what_they_did_and_only_where_they_were_asked(data: Path) -> None:
+    back = run(["case", "returned", "n2-c0001", "--work", "new GPU", "--json"], data)
+    twice = run(["case", "returned", "n2-c0001", "--work", "new GPU"], data)
+
+    case = json.loads(back.stdout)
+    assert case["stage"] == "returning"
+    assert case["ticket"]["closed_at"] > 0
+    assert twice.returncode == 2
+
+
+def test_a_rack_is_given_back_with_a_case_for_each_host(data: Path) -> None:
+    told = run(["case", "open-rack", "r1", "--reason", "water below"], data)
+    nowhere = run(["case", "open-rack", "r9", "--reason", "water below"], data)
+
+    assert told.stdout.strip() == "n1: n1-c0001"
+    assert nowhere.returncode == 2
+
+
+def test_cases_are_shown_without_a_devices_terminal_codes_and_reported(data: Path) -> None:
+    listed = run(["case", "list"], data)
+    shown = run(["case", "show", "n2-c0001"], data)
+    closed = run(["case", "close", "n2-c0001", "--why", "nothing found"], data)
+    report = json.loads(run(["case", "report", "--days", "100000", "--json"], data).stdout)
+
+    assert "n2-c0001" in listed.stdout
+    assert "Replace it." in shown.stdout
+    assert "\x1b" not in listed.stdout + shown.stdout
+    assert closed.returncode == 0
+    assert report["endings"] == {"no_fault": 1}

@@ -94,9 +94,10 @@ class Fleet:
     fails: set[str] = field(default_factory=set)
     slow: set[str] = field(default_factory=set)
     clock: HandClock = field(default_factory=HandClock)
+    file: str = ":memory:"
 
     def __post_init__(self) -> None:
-        self.store = open_store(":memory:", inline=True)
+        self.store = open_store(self.file, inline=True)
         self.book = CampaignRows(self.store)
         self.settings = Settings(production=False)
         self.requests = CampaignRequests(self.store, self.book, self.clock, self.settings, MATRIX)

@@ -76,6 +76,9 @@ bench-isolation: setup ## find planted culprits on 64 to 2,048 nodes; last line 
 bench-release: setup ## release 512 nodes on simulated leaves: revisions, time; last line JSON
 	@$(VENV)/bin/python tests/bench/bench_release.py $(ARGS)
 
+bench-redfish: setup ## requests per CPU second against bare aiohttp, memory per connection; last line JSON
+	@$(VENV)/bin/python tests/bench/bench_redfish.py $(ARGS)
+
 bench-intake: setup ## take a simulated site in, then the same with OpenStack Ironic; last line JSON
 	@$(VENV)/bin/python tests/bench/bench_intake.py $(ARGS)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
@@ -183,15 +182,20 @@ class RedfishTransport:
 
         With Basic one at a time: each refusal counts towards the account's lockout.
         """
+        if login is not None and login.basic:
+            async with line.basic:
+                return await self._exchanged(line, bmc, call, login, keep_alive=keep_alive)
+        return await self._exchanged(line, bmc, call, login, keep_alive=keep_alive)
+
+    async def _exchanged(
+        self, line: _Line, bmc: BmcAddress, call: Call, login: Login | None, *, keep_alive: bool
+    ) -> Reply:
         safe = call.method in SAFE
-        async with AsyncExitStack() as stack:
-            if login is not None and login.basic:
-                await stack.enter_async_context(line.basic)
-            kept = safe or keep_alive
+        kept = safe or keep_alive
+        reply = await self._http.send(bmc, call, login, line.coding, keep_alive=kept)
+        if reply.status == 406 and safe and line.coding == "identity":
+            line.coding = "gzip"
             reply = await self._http.send(bmc, call, login, line.coding, keep_alive=kept)
-            if reply.status == 406 and safe and line.coding == "identity":
-                line.coding = "gzip"
-                reply = await self._http.send(bmc, call, login, line.coding, keep_alive=kept)
         return reply
 
     def _exchange(self, line: _Line) -> Exchange:

@@ -103,18 +103,7 @@ class Daemon:
     def __init__(self, parts: Parts) -> None:
         self.parts = parts
         reach = Reach(parts.transport, parts.switches, parts.credentials, parts.passwords)
-        self.site = Site(
-            parts.clock,
-            parts.settings,
-            reach,
-            parts.runner,
-            parts.shell,
-            parts.agents,
-            parts.artifacts,
-            parts.matrix.images.get(MAINTENANCE),
-            parts.os_images,
-            parts.login,
-        )
+        self.site = _site(parts, reach)
         profiles = parts.matrix.nic_profiles
         collector = Collector(self.site, profiles)
         self.tenancy = tenancy_of(self.site, parts.store, parts.fabrics)
@@ -176,11 +165,7 @@ class Daemon:
         self.fabric = FabricSessions(
             parts.store, parts.clock, parts.settings, tests, self.engine.submit
         )
-        self.campaigns = (
-            None
-            if parts.campaigns is None
-            else Campaigns(parts.store, parts.campaigns, parts.clock, parts.settings)
-        )
+        self.campaigns = _campaigns(parts)
         self.repairs = _repairs(parts, self.engine)
         self._ticking: list[asyncio.Task[None]] = []
 
@@ -217,6 +202,27 @@ class Daemon:
         await self.engine.stop()
         await self.fabric.stop()
         await self.tenancy.close()
+
+
+def _site(parts: Parts, reach: Reach) -> Site:
+    return Site(
+        parts.clock,
+        parts.settings,
+        reach,
+        parts.runner,
+        parts.shell,
+        parts.agents,
+        parts.artifacts,
+        parts.matrix.images.get(MAINTENANCE),
+        parts.os_images,
+        parts.login,
+    )
+
+
+def _campaigns(parts: Parts) -> Campaigns | None:
+    if parts.campaigns is None:
+        return None
+    return Campaigns(parts.store, parts.campaigns, parts.clock, parts.settings)
 
 
 def _watcher(parts: Parts, reach: Reach, engine: EmbeddedEngine) -> Watcher | None:

@@ -60,10 +60,8 @@ def api(
         plan,
         chosen,
         ca_file,
-        ufm=ufm,
-        ufm_user=ufm_user,
-        ufm_pin=ufm_pin,
-        default_limited=default_limited,
+        (ufm, ufm_user, ufm_pin),
+        default_limited,
     )
 
     async def run(opened: Data) -> None:

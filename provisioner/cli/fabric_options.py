@@ -34,16 +34,14 @@ def fabric_access(
     plan: Path | None,
     settings: Settings,
     ca_file: Path | None,
-    *,
-    ufm: str = "",
-    ufm_user: str = "",
-    ufm_pin: str = "",
+    ufm: tuple[str, str, str] = ("", "", ""),
     default_limited: bool = False,
 ) -> FabricAccess:
-    """What the options say together. Raises InputError."""
+    """What the options say together; `ufm`: address, user, pin. Raises InputError."""
+    url, user, pin = ufm
     chosen = AddressPlan() if plan is None else address_plan.parse(str(plan), read_text(plan))
     access = FabricAccess(chosen, settings, ca_file)
-    if not ufm:
+    if not url:
         if settings.isolation == "infiniband":
             problem = "partitions isolate here, and no UFM is named"
             raise InputError("--ufm", "isolation", problem, "Name it: --ufm https://HOST.")
@@ -51,6 +49,6 @@ def fabric_access(
     if not os.environ.get(UFM_SECRET):
         remedy = f"Run: export {UFM_SECRET}=..."
         raise InputError("--ufm", UFM_SECRET, "it is not set or empty", remedy)
-    secret, pin = Secret(os.environ[UFM_SECRET]), checked_pin(ufm_pin, insecure=False)
-    address = UfmAddress(checked_url("--ufm", ufm), ufm_user, secret, pin)
+    secret, pinned = Secret(os.environ[UFM_SECRET]), checked_pin(pin, insecure=False)
+    address = UfmAddress(checked_url("--ufm", url), user, secret, pinned)
     return replace(access, ufm=address, default_limited=default_limited)

@@ -9,7 +9,7 @@ import stat
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -109,16 +109,7 @@ def serve(
     _check(simulator, playbooks, artifacts, ca_file)
     door = AgentDoor(agent_host, agent_port, agent_url)
     remote = _checked_remote(ssh_user, ssh_key, known_hosts)
-    login = login_of(ssh_user, ssh_key)
-    access = fabric_access(
-        plan,
-        chosen,
-        ca_file,
-        ufm=ufm,
-        ufm_user=ufm_user,
-        ufm_pin=ufm_pin,
-        default_limited=default_limited,
-    )
+    access = fabric_access(plan, chosen, ca_file, (ufm, ufm_user, ufm_pin), default_limited)
     senders = read_senders(alert_sources)
 
     async def run() -> None:
@@ -134,33 +125,45 @@ def serve(
                 open_fabrics(access) as fabrics,
                 open_watch(events_url, senders, data, opened.store, clock, streams) as watch,
             ):
-                parts = Parts(
-                    store=opened.store,
-                    credentials=opened.vault,
-                    clock=clock,
-                    settings=chosen,
+                parts = _parts(
+                    (opened, clock, chosen),
+                    (hosts, served),
                     transport=transport,
                     switches=RoutedSwitches(switches, SonicTransport(hosts.shell)),
                     passwords=None if site else SshPasswords(data / SWITCH_KEYS),
                     fabrics=fabrics,
-                    runner=hosts.runner,
-                    shell=hosts.shell,
-                    agents=served.agents,
-                    os_images=served.images,
-                    login=login,
+                    login=login_of(ssh_user, ssh_key),
                     artifacts=files,
                     matrix=pinned,
-                    signer=opened.signer,
                     thresholds=read_thresholds(thresholds),
-                    campaigns=CampaignRows(opened.store),
                     watch=watch,
-                    cases=CaseRows(opened.store),
                 )
                 async with served_api(data, opened, clock, access, pinned, artifacts):
                     await _until_stopped(Daemon(parts))
 
     with asyncio.Runner(loop_factory=new_event_loop) as loop:
         loop.run(run())
+
+
+def _parts(
+    kept: tuple[Data, Clock, Settings], reached: tuple[Hosts, ServedAgents], **more: Any
+) -> Parts:
+    """What a daemon is made of: what is kept here, who works in hosts, and the rest by name."""
+    (opened, clock, chosen), (hosts, served) = kept, reached
+    return Parts(
+        store=opened.store,
+        credentials=opened.vault,
+        clock=clock,
+        settings=chosen,
+        runner=hosts.runner,
+        shell=hosts.shell,
+        agents=served.agents,
+        os_images=served.images,
+        signer=opened.signer,
+        campaigns=CampaignRows(opened.store),
+        cases=CaseRows(opened.store),
+        **more,
+    )
 
 
 @asynccontextmanager

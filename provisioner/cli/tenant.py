@@ -58,10 +58,8 @@ def options(
         plan,
         read_settings(settings),
         ca_file,
-        ufm=ufm,
-        ufm_user=ufm_user,
-        ufm_pin=ufm_pin,
-        default_limited=default_limited,
+        (ufm, ufm_user, ufm_pin),
+        default_limited,
     )
     context.obj = (data, access)
 

@@ -151,7 +151,7 @@ class Leaf:
         return taken
 
     async def _in_turn(self, moves: Sequence[Move]) -> LeafOutcome:
-        async with turn(self._line.transport, self.name):
+        async with turn(self.name):
             return await self._batch(moves)
 
     async def _batch(self, moves: Sequence[Move]) -> LeafOutcome:

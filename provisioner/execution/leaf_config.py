@@ -60,7 +60,7 @@ class LeafConfig:
 
     async def bring(self, change: LeafChange) -> tuple[Blocker, ...]:
         """Carry a change out; () if the switch does it, and will after its next start."""
-        async with turn(self._transport, self.name):
+        async with turn(self.name):
             return await self._bring(change)
 
     async def _bring(self, change: LeafChange) -> tuple[Blocker, ...]:

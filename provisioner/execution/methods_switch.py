@@ -119,23 +119,20 @@ async def boot_image(site: Site, node: Node, step: Step) -> Work | Blocker:
 
 # What a person does, and what is unknown to us: the guide's chapters "Upgrading Cumulus Linux" and
 # "In Service System Upgrade" have the commands of each release.
+_RETRY = "then run `provisioner node retry {node}`."
+_PACKAGES = (
+    "Set `nv set router bgp graceful-shutdown on`, apply and save; wait until its counters stand; "
+    "upgrade the packages to {to} as the guide's chapter for {start} says, and reboot if it asks; "
+    f"set graceful-shutdown off; {_RETRY}"
+)
+_ONIE = (
+    "Back up its configuration; drain it as for a reboot; install {to} by ONIE; give it back its "
+    "base configuration by zero-touch provisioning or the role switch_cumulus, and the password "
+    f"of the list; {_RETRY}"
+)
 _BY_HAND = {
-    "nvue_packages": (
-        "a package upgrade (ISSU)",
-        (
-            "Set `nv set router bgp graceful-shutdown on`, apply and save; wait until its counters "
-            "stand; upgrade the packages to {to} as the guide's chapter for {start} says, and reboot "
-            "if it asks; set graceful-shutdown off; then run `provisioner node retry {node}`."
-        ),
-    ),
-    "onie": (
-        "an ONIE installation, which destroys the configuration",
-        (
-            "Back up its configuration; drain it as for a reboot; install {to} by ONIE; give it back "
-            "its base configuration by zero-touch provisioning or the role switch_cumulus, and the "
-            "password of the list; then run `provisioner node retry {node}`."
-        ),
-    ),
+    "nvue_packages": ("a package upgrade (ISSU)", _PACKAGES),
+    "onie": ("an ONIE installation, which destroys the configuration", _ONIE),
 }
 
 

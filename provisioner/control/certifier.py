@@ -110,6 +110,11 @@ class Certifier:
             "results": {r.check: r.verdict.value for r in results},
         }
         await hold.record(inventory=view.inventory, report=report, journal=[("proved", detail)])
+        if view.fabric.passed:  # figures of tests among nodes teach their floors too
+            sample = cohort.sample_of(report, view.inventory, node.profile, node.location.rack)
+            others = await self._store.samples(node.profile, sample.versions, cohort.MEMBERS_MAX)
+            await self._store.put_sample(sample)
+            await self._learn([*(s for s in others if s.node != node.id), sample], sample)
         return ()
 
     async def certify(self, hold: Hold, node: Node, view: View) -> Sequence[Blocker]:

@@ -27,6 +27,7 @@ class Ended:
     certificates: Mapping[str, Certificate]
     outcomes: Mapping[str, FabricOutcome]
     journal: tuple[Any, ...]
+    metrics: Mapping[str, frozenset[str]]  # of the samples that the fleet is held against
 
     @property
     def held(self) -> dict[str, tuple[Reason, str]]:
@@ -50,7 +51,9 @@ async def gathered(world: World) -> Ended:
         if outcome is not None:
             outcomes[name] = outcome
     rows = await world.store.journal_rows(limit=100_000)
-    return Ended(nodes, certificates, outcomes, tuple(rows))
+    samples = await world.store.samples("hgx-h100-bf3", None, 100)
+    metrics = {s.node: frozenset(s.measured) for s in samples}
+    return Ended(nodes, certificates, outcomes, tuple(rows), metrics)
 
 
 async def lived(directory: Path, nodes: int, faults: Mapping[str, str]) -> Ended:
@@ -72,6 +75,9 @@ def test_a_bad_cable_is_named_and_everybody_else_is_released(tmp_path: Path) -> 
     assert len(ended.outcomes["su0-n02"].partners) >= 3
     certificate = ended.certificates["su0-n00"]
     assert {"rdma_pair", "rdma_counters after rdma_pair"} <= set(certificate.checks)
+    assert certificate.proved == "abc"
+    assert "rdma_pair_gbit_s/fabric" in ended.metrics["su0-n00"]
+    assert "rdma_pair_gbit_s/fabric" not in ended.metrics["su0-n02"]
 
 
 async def died(directory: Path) -> Ended:

@@ -42,6 +42,7 @@ app = typer.Typer(
 )
 app.command()(campaign_looks.preview)
 app.command()(campaign_looks.rehearse)
+app.command()(campaign_looks.notices)
 Seen = tuple[Campaign, Sequence[CampaignRow], Sequence[Node]]
 _LOOK_S = 2.0  # between two looks of `watch`: of the wall clock
 

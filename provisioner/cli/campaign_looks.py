@@ -1,4 +1,4 @@
-"""`provisioner campaign preview` and `rehearse`: what a campaign would do. Nothing is touched."""
+"""`provisioner campaign preview`, `rehearse` and `notices`: looks; nothing is touched."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ from provisioner.cli.campaign_options import (
     requests_of,
     show_blockers,
 )
-from provisioner.cli.campaign_tables import show_report
+from provisioner.cli.campaign_tables import moment, show_report
 from provisioner.cli.data_options import DataOption, JsonOption, console, with_data
 from provisioner.cli.matrix_files import read_matrix
 from provisioner.model.campaign import Campaign
 from provisioner.opening import Data, read_settings
 from provisioner.planning.campaign_preview import Blast, Preview
 from provisioner.planning.campaign_report import Report
+from provisioner.store.campaign_rows import CampaignRows
 from provisioner.twin.rehearsal import Rehearsed, prepared
 from provisioner.twin.rehearsal import rehearse as rehearsed
 from provisioner.twin.site import HOSTS_MAX, Recorded
@@ -96,9 +97,30 @@ def rehearse(
         out.print(Text(f"rehearsed with {found.hosts} of {found.of} hosts", style="bold"))
         show_blockers(found.blockers)
         show_report(found.report)
+        for wrong in found.violations:
+            out.print(Text(f"must never happen, and did: {wrong}"))
         for sentence in found.assumed:
             out.print(Text(f"  not as in truth: {sentence}"))
-    raise typer.Exit(0 if found.report.state == "done" and not found.report.left else 1)
+    well = found.report.state == "done" and not (found.report.left or found.violations)
+    raise typer.Exit(0 if well else 1)
+
+
+def notices(
+    tenant: Annotated[str, typer.Option(help="Of this tenant only.")] = "",
+    data: DataOption = Path("var"),
+    as_json: JsonOption = False,
+) -> None:
+    """What tenants are told: which node, from when on, and whether it was sent."""
+    found = with_data(data, lambda d: CampaignRows(d.store).notices(tenant))
+    if as_json:
+        typer.echo(json.dumps([n.model_dump(mode="json") for n in found]))
+        return
+    table = Table("tenant", "node", "kind", "written", "from", "sent", "text")
+    for n in found:
+        times = (moment(n.at), moment(n.effective_at), moment(n.sent_at))
+        words = (n.tenant, n.node, n.kind, *times, n.text)
+        table.add_row(*(Text(word) for word in words))
+    console().print(table)
 
 
 def _document(found: Rehearsed) -> dict[str, object]:

@@ -21,6 +21,7 @@ from provisioner.planning import waves
 from provisioner.planning.campaign_report import Report, report
 from provisioner.ports import Store
 from provisioner.settings import Settings
+from provisioner.sim.truth import truth
 from provisioner.twin.loop import run
 from provisioner.twin.recorded import simulated
 from provisioner.twin.site import Recorded, Twin
@@ -38,6 +39,7 @@ class Rehearsed:
     of: int  # that the campaign selects
     assumed: tuple[str, ...]
     blockers: tuple[Blocker, ...] = ()  # why it did not even begin
+    violations: tuple[str, ...] = ()  # what must never happen and did, by the simulator's truth
 
 
 async def record(
@@ -113,7 +115,9 @@ async def _rehearsed(
         ended = await requests.known(draft.campaign.id)
         rows = await twin.book.campaign_rows(draft.campaign.id)
         final = report(ended.model_copy(update={"id": campaign.id}), rows)
-        return Rehearsed(_named(final, twin), hosts, of, assumed, begun.blockers)
+        seen = truth(twin.site)
+        wrong = tuple(str(v) for v in (*seen["violations"], *seen["switch_outages"]))
+        return Rehearsed(_named(final, twin), hosts, of, assumed, begun.blockers, wrong)
     finally:
         await twin.close()
 

@@ -1,4 +1,4 @@
-"""`provisioner campaign`, `pin`, `drift` and `debt` on a data directory, as people and scripts do."""
+"""`provisioner campaign`, `pin`, `drift`, `debt` on a data directory, as people and scripts do."""
 
 from __future__ import annotations
 

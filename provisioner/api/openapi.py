@@ -22,6 +22,8 @@ WORDS = {
     "switch": "Name of a switch.",
     "tenant": "Name of a tenant.",
     "certificate": "Id of a certificate.",
+    "campaign": "Id of a campaign: c0001.",
+    "case": "Id of a case.",
     "release": "Name of a release in the matrix.",
     "newer": "Name of the release to move to.",
     "operation": "Id of an operation: r12, or su0-n03:7.",

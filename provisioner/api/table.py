@@ -9,6 +9,8 @@ from collections.abc import Mapping
 
 from provisioner.api import (
     alerts,
+    campaigns,
+    cases,
     certificates,
     credentials,
     events,
@@ -28,6 +30,8 @@ ALL: tuple[Route, ...] = (
     *node_parts.ROUTES,
     *tenants.ROUTES,
     *certificates.ROUTES,
+    *campaigns.ROUTES,
+    *cases.ROUTES,
     *alerts.ROUTES,
     *matters.ROUTES,
     *requests.ROUTES,
@@ -46,5 +50,12 @@ EXECUTORS: Mapping[ChangeKind, Execute] = {
     ChangeKind.CERTIFICATE_REVOKE: certificates.change_certificate,
     ChangeKind.ALERT_OVERRIDE: alerts.change_alert,
     ChangeKind.ALERT_CLEAR: alerts.change_alert,
+    ChangeKind.CAMPAIGN_CREATE: campaigns.change_campaign,
+    ChangeKind.CAMPAIGN_START: campaigns.change_campaign,
+    ChangeKind.CAMPAIGN_PAUSE: campaigns.change_campaign,
+    ChangeKind.CAMPAIGN_RESUME: campaigns.change_campaign,
+    ChangeKind.CAMPAIGN_ABORT: campaigns.change_campaign,
+    ChangeKind.CAMPAIGN_ROLLBACK: campaigns.change_campaign,
+    ChangeKind.CASE_OPEN: cases.change_case,
     ChangeKind.TOKEN_REVOKE: credentials.change_token,
 }

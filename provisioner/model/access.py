@@ -70,6 +70,13 @@ class ChangeKind(StrEnum):
     CERTIFICATE_REVOKE = "certificate.revoke"
     ALERT_OVERRIDE = "alert.override"
     ALERT_CLEAR = "alert.clear"
+    CAMPAIGN_CREATE = "campaign.create"
+    CAMPAIGN_START = "campaign.start"
+    CAMPAIGN_PAUSE = "campaign.pause"
+    CAMPAIGN_RESUME = "campaign.resume"
+    CAMPAIGN_ABORT = "campaign.abort"
+    CAMPAIGN_ROLLBACK = "campaign.rollback"
+    CASE_OPEN = "case.open"
     TOKEN_REVOKE = "token.revoke"  # noqa: S105 (a kind of change, not a token)
 
 

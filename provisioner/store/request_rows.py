@@ -98,5 +98,5 @@ def _note(connection: Connection, asked: ChangeRequest, by: str, now: float) -> 
         "arguments": asked.arguments,
         "blockers": [str(b) for b in asked.blockers],
     }
-    node = asked.subject if asked.kind.startswith("node.") else ""
+    node = asked.subject if asked.kind.startswith(("node.", "alert.", "case.")) else ""
     chain.append(connection, "asked", node, detail, now)

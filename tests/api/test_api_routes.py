@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from served import Served, run
@@ -17,6 +18,8 @@ RED = {
     "switch": "leaf-su0-r0",
     "tenant": "red",
     "certificate": "cert-su0-n01",
+    "campaign": "c0001",
+    "case": "su0-n01-c0001",
     "release": "spectrum-x-1.3.0",
     "newer": "spectrum-x-1.3.0",
     "operation": "su0-n01:1",
@@ -37,10 +40,22 @@ def path_of(route: Route) -> str:
     return path
 
 
+async def with_campaign_and_case(served: Served) -> None:
+    """The things of RED that are made by asking."""
+    draft = {"release": "spectrum-x-2.1.2", "select": "kind=host"}
+    made = await served.ask("operator", "POST", "/campaigns", draft)
+    assert (made[0], made[1]["result"]["campaign"]) == (200, "c0001"), made
+    fault = {"reason": "GPU 5 fell off the bus"}
+    opened = await served.ask("red", "POST", "/nodes/su0-n01/cases", fault)
+    assert opened[0] == 200, opened
+    RED["case"] = opened[1]["result"]["case"]
+
+
 def test_a_foreign_tenant_sees_and_touches_nothing_of_another_on_any_route():
     async def scenario(served: Served) -> None:
         made = await served.ask("red", "POST", "/nodes/su0-n02/reclaim", {"for_repair": False})
         assert made[0] == 202
+        await with_campaign_and_case(served)
         before = await served.store.nodes()
         for route in CLOSED:
             if route.media == "text/event-stream":
@@ -94,6 +109,7 @@ def test_nobody_is_let_in_without_a_good_token():
 
 def test_a_reader_sees_every_kind_of_thing():
     async def scenario(served: Served) -> None:
+        await with_campaign_and_case(served)
         for route in (r for r in CLOSED if r.verb == "GET" and r.media == "application/json"):
             status, told = await served.ask("viewer", "GET", path_of(route))
             missing = route.path == "/operations/{operation}"
@@ -132,3 +148,5 @@ def test_the_table_and_the_document_are_the_same():
     assert len({r.name for r in table.ALL}) == len(table.ALL)
     assert all(r.example is not None for r in table.ALL if r.body is not None)
     assert json.loads(openapi.text(table.ALL)) == told
+    names = set(re.findall(r"#/components/schemas/(\w+)", json.dumps(told)))
+    assert names <= set(told["components"]["schemas"])

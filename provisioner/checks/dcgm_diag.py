@@ -31,6 +31,10 @@ def _level(command: Command, level: int) -> Judge:
 def _with_minima(command: Command, *, memory: bool) -> Lines:
     """DCGM's own floors are too low (generation 3 for a Gen5 link, 2333 MB/s for the HBM of an
     H200): ours are passed.
+
+    All in one `-p`, with ";" between: `dcgmi diag` takes that option once (DCGM,
+    dcgmi/CommandLineParser.cpp: one value, "test_name.variable_name=variable_value"; the help of
+    `mndiag` shows the semicolon).
     """
 
     names = {"min_pci_generation": "pcie_gen", "min_pci_width": "pcie_width"}

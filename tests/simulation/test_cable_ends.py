@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_collectives import inject
+from test_sessions_together import inject
 from test_fabric_sessions import blamed, lived
 
 from provisioner.model.outcome import Reason

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
-from provisioner.sim import switch_tenants
 from provisioner.sim.switch import Switch
 from provisioner.sim.switch_config import Tree
 from provisioner.sim.switch_state import operational
@@ -65,10 +64,6 @@ class Fabric:
                 return {n: {"state": s} for n, s in self._sessions(now)}
             case ("evpn", "vni"):
                 return dict(self.switch.operational.get("evpn", {}).get("vni", {}))
-            case ("evpn", "vni", vni, "bgp-info"):
-                return switch_tenants.targets(self.switch, vni)
-            case ("vrf", vrf, "router", "bgp", "neighbor"):
-                return switch_tenants.sessions(self.switch, vrf)
             case ("platform", "firmware"):
                 return {"ASIC": {"actual-firmware": "34.2014.1136"}}
             case ("router", "bgp"):

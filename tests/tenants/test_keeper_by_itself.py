@@ -15,6 +15,7 @@ from provisioner.model.tenant import Outside, Phase
 from provisioner.planning import tenant_sessions as rules
 from provisioner.planning.address_plan import AddressPlan
 from provisioner.planning.tenants import Request
+from provisioner.sim.switch import Switch
 
 ASKED = Request(name="green", nodes=1)
 SESSION = Outside(switch="leaf-su0-r0", peer="192.0.2.1", remote_as=64500, accepts=("10.0.0.0/8",))
@@ -114,21 +115,33 @@ def test_a_look_at_tenants_that_are_ready_asks_no_leaf():
     run(scenario)
 
 
+def foreign_target(leaf: Switch) -> None:
+    leaf.planted.targets["4001"] = {"64999:7"}
+
+
+def silent_router(leaf: Switch) -> None:
+    leaf.planted.peers["GREEN", SESSION.peer] = {"state": "active"}
+
+
 @pytest.mark.parametrize(
-    ("fault", "said"),
-    [("rt_stale", "imports nothing"), ("session_down", "session to 192.0.2.1 is active")],
+    ("plant", "said"),
+    [
+        (foreign_target, "64999:7"),
+        (silent_router, "session to 192.0.2.1 is active"),
+    ],
 )
-def test_a_tenant_is_made_when_its_routes_and_sessions_are_there(fault, said):
+def test_a_tenant_is_made_when_its_routes_and_sessions_are_there(plant, said):
     async def scenario(world: World) -> None:
         leaf = world.rig.site.switches["leaf-su0-r0"]
-        leaf.faults.add(fault)
+        plant(leaf)
         made = await world.keeper.create(Request(name="green", outside=(SESSION,)))
 
         assert {b.reason for b in made.blockers} == {Reason.ISOLATION}
         assert said in made.blockers[0].detail
         assert await phase(world) is Phase.MAKING
 
-        leaf.faults.remove(fault)
+        leaf.planted.targets.clear()
+        leaf.planted.peers.clear()
         await world.keeper.tick()
         assert await phase(world) is Phase.READY
 

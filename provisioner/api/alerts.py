@@ -148,7 +148,8 @@ async def change_alert(parts: ApiParts, asked: ChangeRequest) -> Outcome:
 _DONE = {200: OperationView, 202: OperationView}
 ROUTES = (
     Route("GET", "/alerts", "list_alerts", TAG, "Alerts that stand.", ANYBODY, list_all,
-          {200: AlertPage}, query=AlertQuery),
+          {200: AlertPage}, query=AlertQuery,
+          refusals={404: "There is no such node, or not yours."}),
     Route("POST", "/nodes/{node}/alerts/override", "override_alert", TAG,
           "Take the effect of an alert away for a time.", OPERATORS, override, _DONE,
           body=Overriding,

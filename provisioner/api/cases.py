@@ -135,7 +135,7 @@ async def change_case(parts: ApiParts, asked: ChangeRequest) -> Outcome:
 
 ROUTES = (
     Route("GET", "/cases", "list_cases", TAG, "The newest cases.", ANYBODY, list_all,
-          {200: CaseList}, query=CaseQuery),
+          {200: CaseList}, query=CaseQuery, refusals={404: "There is no such node, or not yours."}),
     Route("GET", "/cases/{case}", "show_case", TAG,
           "One case: stages, suspects, remedies tried, parts, ticket.", ANYBODY, show,
           {200: CaseView}),

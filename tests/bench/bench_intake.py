@@ -36,6 +36,7 @@ from ironic_peer import PINS, Bmc, Ironic, install
 
 from provisioner import demo
 from provisioner.demo_site import prepare
+from provisioner.event_loop import new_event_loop
 from provisioner.model.node import NodeKind, State
 from provisioner.opening import open_data
 from provisioner.simulated_runner import SimulatedRunner
@@ -241,7 +242,8 @@ def main() -> None:
     parser.add_argument("--ours", type=Path, help="be the provisioner (internal)")
     asked = parser.parse_args()
     if asked.ours is not None:
-        told = asyncio.run(ours(asked.nodes, asked.ours))
+        with asyncio.Runner(loop_factory=new_event_loop) as runner:  # as `provisioner serve` does
+            told = runner.run(ours(asked.nodes, asked.ours))
         sys.stdout.write(json.dumps(told) + "\n")
         return
     wanted = asked.only or ["ours", "stock", "patched"]

@@ -38,11 +38,15 @@ def standing(
     """One node now, by its row; `known`: what its plan said at the campaign's start."""
     facts = CampaignNode(name=node.id) if known is None else known.facts
     blockers: tuple[Blocker, ...] = ()
+    returning = taken_back = False
     if known is not None:
         back = campaign.going_back
         held = None if back else pinned_elsewhere(node, campaign.target, pins, now)
         found = held or obstacle(node, rolling_back=back)
+        if found is not None and found.reason is Reason.BUSY:
+            found, returning = None, True
         blockers = (found,) if found is not None else () if back else facts.blockers
+        taken_back = back and node.state is State.QUARANTINED and not blockers
     location = node.location
     return facts.model_copy(
         update={
@@ -54,8 +58,8 @@ def standing(
             "leaves": tuple(sorted({p.switch for p in node.ports})),
             "rails": leaf_rails.get(node.id, ()),
             "tenant": node.tenant,
-            "in_service": serves(node)
-            or (known is not None and campaign.going_back and not blockers),
+            "in_service": serves(node) or taken_back,
+            "returning": returning,
             "blockers": blockers,
         }
     )

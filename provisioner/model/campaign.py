@@ -67,6 +67,7 @@ class CampaignNode(Record):
     tenant: str = ""  # "": nobody's
     gpus: int = 0
     in_service: bool = True  # serves or could serve; False: it counts as out already
+    returning: bool = False  # on its way into service by itself: waited for, not refused
     steps: int = 0
     resets: int = 0
     minutes: int = 0  # that it is out of service, estimated

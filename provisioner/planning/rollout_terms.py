@@ -95,6 +95,9 @@ class Situation:
         if node.blockers:
             first = node.blockers[0]
             return _aside(str(first), first.unblock)
+        if node.returning:
+            hold = Hold(why="it is on its way into service", unblock="It follows by itself.")
+            return Standing(hold, Aside.FOR_A_TIME)
         if not node.in_service:
             return _aside("it is out of service", "Repair it; it is taken in again when it serves.")
         unsaid = sorted(set(node.one_way) - set(self.campaign.one_way_confirmed))

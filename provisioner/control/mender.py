@@ -14,22 +14,25 @@ from provisioner.execution.case_evidence import EvidenceCollector
 from provisioner.execution.executor import Executor
 from provisioner.execution.hold import Hold
 from provisioner.model.alert import Alert
-from provisioner.model.case import Case, Outcome, RemedyKind, RemedyTry, Stage, Ticket
+from provisioner.model.case import Case, Outcome, RemedyTry, Stage, Ticket
 from provisioner.model.matrix import Matrix
 from provisioner.model.node import Node, State
-from provisioner.model.operation import ActionStatus, LedgerEntry
-from provisioner.model.plan import Step
+from provisioner.model.operation import ActionStatus
+from provisioner.model.outcome import Blocker
 from provisioner.planning import case_policy as policy
 from provisioner.planning import remedies, remedy_steps
 from provisioner.planning.diagnosis import diagnose
 from provisioner.planning.journey import may_enter
+from provisioner.planning.lifecycle import PASSING
 from provisioner.planning.part_names import named
+from provisioner.planning.parts import doubtful
 from provisioner.planning.remedies import Later, Limits, People, Try
 from provisioner.ports import AlertBook, Clock, PortError, StaleWrite, Store
 from provisioner.ports.cases import CaseBook
 from provisioner.settings import Settings
 
 HOUR_S = 3600.0
+PATIENCE_S = 2 * HOUR_S  # what passes by itself is waited out so long, then it is not done
 CASES_MAX = 64  # of one node: earlier tries count against a remedy
 
 
@@ -59,11 +62,11 @@ class Mender:
             shortest_s=settings.repair_pause_s,
         )
 
-    async def turn(self, hold: Hold, node: Node) -> None:
-        """One step of the node's open case; nothing if it was closed meanwhile."""
+    async def turn(self, hold: Hold, node: Node) -> Sequence[Blocker]:
+        """One step of the node's open case; what passes by itself and is to be waited out."""
         case = await self._book.open_case(node.id)
         if case is None:
-            return
+            return ()  # it was closed meanwhile
         try:
             match case.stage:
                 case Stage.OPENED | Stage.EVIDENCE:
@@ -71,14 +74,15 @@ class Mender:
                 case Stage.DIAGNOSIS:
                     await self._choose(case, node)
                 case Stage.REMEDY:
-                    await self._carry_out(hold, case, node)
+                    return await self._carry_out(hold, case, node)
                 case Stage.MEASURING:
                     await self._send_back(hold, node, f"{case.id}: the remedy is measured")
                 case Stage.RETURNING:
                     why = f"{case.id}: it comes back from repair"
-                    await self._take_in(hold, node, why, doubts=_doubtful(case))
+                    await self._take_in(hold, node, why, doubts=doubtful(case))
         except StaleWrite:
-            return  # a person changed the case: it is looked at again
+            pass  # a person changed the case: it is looked at again
+        return ()
 
     # --- evidence
 
@@ -206,11 +210,20 @@ class Mender:
 
     # --- carrying it out
 
-    async def _carry_out(self, hold: Hold, case: Case, node: Node) -> None:
+    async def _carry_out(self, hold: Hold, case: Case, node: Node) -> Sequence[Blocker]:
         tried = case.trying
         assert tried is not None
-        problem = await self._remedy(hold, case, node, tried)
+        patient = self._clock.now() - tried.started_at < PATIENCE_S
+        try:
+            failed = await self._remedy(hold, case, node, tried)
+        except PortError as error:
+            if patient:
+                raise  # what was begun is seen to its end by the next turn
+            failed = str(error)
         now = self._clock.now()
+        if isinstance(failed, Blocker) and failed.reason in PASSING and patient:
+            return (failed,)
+        problem = str(failed)
         if problem:
             done = tried.model_copy(
                 update={"outcome": Outcome.NOT_DONE, "done_at": now, "detail": problem[:300]}
@@ -221,8 +234,9 @@ class Mender:
         changed = case.entered(stage, now, tries=(*case.tries[:-1], done))
         row = ("case_done", node.id, {"case": case.id, "remedy": done.remedy, "problem": problem})
         await self._book.save_case(changed, journal=[row], now=now)
+        return ()
 
-    async def _remedy(self, hold: Hold, case: Case, node: Node, tried: RemedyTry) -> str:
+    async def _remedy(self, hold: Hold, case: Case, node: Node, tried: RemedyTry) -> Blocker | str:
         """Carry out what the remedy consists of; why it was not done, or ""."""
         inventory = await self._store.inventory(node.id)
         words = f"{case.id} {tried.remedy} try {len(case.tries)}"
@@ -230,7 +244,7 @@ class Mender:
         if isinstance(steps, str):
             return steps
         for step in steps:
-            done = _latest(await self._store.entries(node.id), step)
+            done = remedy_steps.latest(await self._store.entries(node.id), step)
             if done is not None and done.status is ActionStatus.CONFIRMED:
                 continue  # before we were interrupted
             if done is not None and done.status is ActionStatus.FAILED:
@@ -238,12 +252,10 @@ class Mender:
             assert inventory is not None
             try:
                 problems = await self._executor.execute(hold, node, step, inventory)
-            except PortError as error:
-                return str(error)
             finally:
                 self._observer.touched(node, step)
             if problems:
-                return str(problems[0])
+                return problems[0]
         return ""
 
     # --- back into the journey
@@ -271,22 +283,3 @@ class Mender:
         blockers: list[str] = []
         detail = {"from": node.state.value, "to": state.value, "why": why, "blockers": blockers}
         await hold.record(node=changed, journal=[("state", detail)])
-
-
-def _doubtful(case: Case) -> bool:
-    """Whether what people did cannot be read from serials: then everything is tested."""
-    last = case.tries[-1] if case.tries else None
-    if case.deeper or last is None or last.remedy is not RemedyKind.REPLACE:
-        return True
-    return not any(slot == last.part and serial for _, slot, serial, _ in case.parts_before)
-
-
-def _latest(entries: Sequence[LedgerEntry], step: Step) -> LedgerEntry | None:
-    """The newest settled row of this very step; the case's words make it the only one."""
-    mine = [
-        e
-        for e in entries
-        if e.before.get("step", {}).get("reason") == step.reason
-        and e.status in (ActionStatus.CONFIRMED, ActionStatus.FAILED)
-    ]
-    return max(mine, key=lambda e: e.settled_at, default=None)

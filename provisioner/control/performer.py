@@ -93,7 +93,7 @@ class Performer:
                 return await sanitize(self._store, self._observer, self._eraser, hold, node)
             case Mend():
                 assert self._mender is not None
-                await self._mender.turn(hold, node)
+                return await self._mender.turn(hold, node)
             case Execute():
                 assert view is not None
                 return await self._execute(hold, node, turn.step, view)
@@ -179,7 +179,10 @@ class Performer:
         else:  # nobody knows where it is: the move is the fastest fence
             outcome = await self._tenancy.move(node.ports, MAINTENANCE_VRF)
         if outcome.blockers:
-            if node.placement is not Placement.MIXED and outcome.placements:
+            stored = await self._store.node(node.id)
+            # `node` is as it was seen in this turn; what counts is what is written down of it
+            unsaid = stored is not None and stored.placement is not Placement.MIXED
+            if unsaid and (outcome.placements or node.placement is Placement.MIXED):
                 unsure = node.model_copy(update={"placement": Placement.MIXED, "vrf": ""})
                 await hold.record(node=unsure, journal=[("fence", {"confirmed": False})])
             return outcome.blockers

@@ -26,6 +26,7 @@ from provisioner.redfish.readings import Reading
 from provisioner.redfish.service import Service
 
 TEXT_MAX = 8 * 1024 * 1024  # of one BMC's logs; 500 entries of 1 KB in each of 10 logs are 5 MB
+REPORTS_S = 60 * 86400.0
 REPORTS_MAX = 10  # a part that is gone is named as it was when it was last there
 FAULTS_MAX = 40  # of event logs; a person reads the stored ones
 
@@ -62,7 +63,8 @@ class EvidenceCollector:
 
     async def names(self, node: Node, inventory: Inventory | None, now: Collected) -> Names:
         """What tools call the node's parts, from the newest reports and from what was just seen."""
-        reports = await self._store.reports(node.id, 0.0)
+        since = self._site.clock.now() - REPORTS_S
+        reports = await self._store.reports(node.id, since)
         digests = [
             r.evidence
             for report in (*reversed(reports[:REPORTS_MAX]), now.report)

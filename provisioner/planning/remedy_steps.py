@@ -5,11 +5,14 @@ Their `reason` names case and try: by it the ledger tells whether they were carr
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from provisioner import components
 from provisioner.model.case import RemedyKind, RemedyTry
 from provisioner.model.inventory import Activation, Inventory
 from provisioner.model.matrix import Edge, Matrix
 from provisioner.model.node import Node
+from provisioner.model.operation import ActionStatus, LedgerEntry
 from provisioner.model.plan import Disruption, Step, StepKind
 from provisioner.planning import activation as act
 from provisioner.planning.bundles import SLOT
@@ -117,3 +120,14 @@ def _slots(part: str, kind: str, inventory: Inventory) -> tuple[str, ...]:
     """The suspect's own slot where the component has one; else all of them."""
     slots = tuple(c.slot for c in inventory.of_kind(kind))
     return (part,) if part in slots else slots
+
+
+def latest(entries: Sequence[LedgerEntry], step: Step) -> LedgerEntry | None:
+    """The newest settled row of this very step; the case's words make it the only one."""
+    mine = [
+        e
+        for e in entries
+        if e.before.get("step", {}).get("reason") == step.reason
+        and e.status in (ActionStatus.CONFIRMED, ActionStatus.FAILED)
+    ]
+    return max(mine, key=lambda e: e.settled_at, default=None)

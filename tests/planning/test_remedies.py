@@ -48,15 +48,15 @@ def done(remedy: RemedyKind, at: float = NOW, outcome: Outcome = Outcome.SAME) -
                      done_at=at, measured_at=at, outcome=outcome)  # fmt: skip
 
 
-def climbed(tries: tuple[RemedyTry, ...], now: float, **limits: float) -> remedies.Choice:
-    return remedies.choose(case(tries=tries), None, (), Limits(**limits), now)  # type: ignore[arg-type]
+def climbed(tries: tuple[RemedyTry, ...], now: float, resets: int = 4) -> remedies.Choice:
+    return remedies.choose(case(tries=tries), None, (), Limits(resets_per_day=resets), now)
 
 
 def test_the_ladder_is_climbed_to_people_and_ends() -> None:
     tries: tuple[RemedyTry, ...] = ()
     seen = []
     for _ in range(20):
-        choice = climbed(tries, NOW, resets_per_day=50)
+        choice = climbed(tries, NOW, resets=50)
         if isinstance(choice, People) and choice.rung is None:
             break
         assert not isinstance(choice, Later)

@@ -64,7 +64,7 @@ def test_a_daemon_that_is_killed_in_the_middle_repairs_no_step_twice(tmp_path: P
         log = shop.world.site.machines["su0-n00"].log
         began = len(log)
         while not await at_rest(shop):
-            await shop.world.clock.sleep(211.0)  # in every stage, also within a reset
+            await shop.world.clock.sleep(397.0)  # in every stage, also within a reset
             await shop.start()
         case = await shop.newest()
         cycles = [e.kind for e in log[began:] if e.kind == "ac"]

@@ -17,7 +17,7 @@ from provisioner.checks.reading import END, documents_of, mapping, number, pci, 
 from provisioner.model.health import Evidence
 
 # one call gives all three: a call costs 0.8 s, most of it for reaching the firmware (options: MFT's
-# documentation of mlxlink; Azure's node health checks spell them so)
+# documentation of mlxlink; published collectors of several operators spell them so)
 MLXLINK = Command(
     name="mlxlink",
     line="for d in /sys/class/infiniband/*/device; do p=$(basename $(readlink $d));"

@@ -143,3 +143,16 @@ def test_a_statement_whose_gates_were_changed_is_not_understood(old: bytes, new:
 
     with pytest.raises(attestation.NotAnAttestation):
         attestation.certificate_of(attestation.opened(text))
+
+
+def test_an_old_proof_of_gate_c_is_made_anew_and_a_fresh_one_is_not() -> None:
+    policy = SelectionPolicy(gates=frozenset(Gate) - {Gate.D}, fabric_days_max=90.0)
+    quiet = Change(causes=(Cause.PERIODIC,))
+
+    def chosen(days: float) -> tuple[bool, str]:
+        known = {Gate.A: days, Gate.B: days, Gate.C: days}
+        found = select(quiet, checks.ALL, policy, Standing(proved_days=known))
+        return found.fabric, (found.reasons | found.left_out)["fabric"]
+
+    assert chosen(91.0) == (True, "periodic: gate C was proved 91 days ago")
+    assert chosen(89.0) == (False, "nothing changed that shows between nodes")

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_sessions_together import inject
 from test_fabric_sessions import blamed, lived
+from test_sessions_together import inject
 
 from provisioner.model.outcome import Reason
 

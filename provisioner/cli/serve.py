@@ -34,6 +34,7 @@ from provisioner.execution.host_keys import login_of
 from provisioner.execution.os_images import OsImages
 from provisioner.hosts_opening import Hosts, open_hosts, simulated_hosts
 from provisioner.model.input_error import InputError
+from provisioner.model.matrix import Matrix
 from provisioner.nvue import NvueTransport
 from provisioner.opening import Data, open_data, read_settings, read_thresholds
 from provisioner.ports import Clock, Remote
@@ -126,15 +127,13 @@ def serve(
                 open_watch(events_url, senders, data, opened.store, clock, streams) as watch,
             ):
                 parts = _parts(
-                    (opened, clock, chosen),
-                    (hosts, served),
+                    (opened, clock, chosen, pinned),
+                    (hosts, served, files),
                     transport=transport,
                     switches=RoutedSwitches(switches, SonicTransport(hosts.shell)),
                     passwords=None if site else SshPasswords(data / SWITCH_KEYS),
                     fabrics=fabrics,
                     login=login_of(ssh_user, ssh_key),
-                    artifacts=files,
-                    matrix=pinned,
                     thresholds=read_thresholds(thresholds),
                     watch=watch,
                 )
@@ -146,10 +145,12 @@ def serve(
 
 
 def _parts(
-    kept: tuple[Data, Clock, Settings], reached: tuple[Hosts, ServedAgents], **more: Any
+    kept: tuple[Data, Clock, Settings, Matrix],
+    reached: tuple[Hosts, ServedAgents, artifact_files.Artifacts],
+    **more: Any,
 ) -> Parts:
     """What a daemon is made of: what is kept here, who works in hosts, and the rest by name."""
-    (opened, clock, chosen), (hosts, served) = kept, reached
+    (opened, clock, chosen, pinned), (hosts, served, files) = kept, reached
     return Parts(
         store=opened.store,
         credentials=opened.vault,
@@ -160,6 +161,8 @@ def _parts(
         agents=served.agents,
         os_images=served.images,
         signer=opened.signer,
+        artifacts=files,
+        matrix=pinned,
         campaigns=CampaignRows(opened.store),
         cases=CaseRows(opened.store),
         **more,

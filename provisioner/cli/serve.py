@@ -99,10 +99,9 @@ def serve(
     simulator: Simulator = None,
     lab: Annotated[bool, typer.Option(help="Unknown pins are left alone, not refused.")] = False,
 ) -> None:
-    """Run the daemon until it is stopped (Ctrl-C or SIGTERM).
+    """Run the daemon until it is stopped (Ctrl-C or SIGTERM); it drives every node taken in.
 
-    It drives every node that `provisioner intake` has taken in. What is under way on devices when
-    it stops goes on, and is looked at again at the next start.
+    What is under way on devices when it stops goes on, and is looked at again at the next start.
     """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     chosen = read_settings(settings, production=False if lab else None, api_port=api_port)
@@ -114,8 +113,7 @@ def serve(
     senders = read_senders(alert_sources)
 
     async def run() -> None:
-        clock = WallClock()
-        site = None if simulator is None else SimulatedRunner(simulator)
+        clock, site = WallClock(), None if simulator is None else SimulatedRunner(simulator)
         with lock_data_directory(data):
             async with (
                 _wires(data, chosen, ca_file) as (transport, switches, streams),

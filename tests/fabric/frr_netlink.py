@@ -22,7 +22,7 @@ _NO_NEIGHBOUR = 0x01 | 0x20 | 0x40  # NUD_INCOMPLETE, NUD_FAILED, NUD_NOARP
 
 @dataclass
 class Link:
-    """One interface. Bytes and packets are of both ways: (received, sent)."""
+    """One interface. Bytes, packets and errors are of both ways: (received, sent)."""
 
     name: str
     mtu: int
@@ -30,6 +30,7 @@ class Link:
     carrier_changes: int
     bytes: tuple[int, int]
     packets: tuple[int, int]
+    errors: tuple[int, int]
     addresses: set[str] = field(default_factory=set)  # of global scope, with length
     neighbours: dict[str, str] = field(default_factory=dict)  # address -> MAC
 
@@ -40,7 +41,7 @@ def links(line: socket.socket, *, neighbours: bool = False) -> dict[str, Link]:
     for body in _dump(line, _GET_LINK, struct.pack("=BxHiII", 0, 0, 0, 0, 0)):
         index = struct.unpack_from("=i", body, 4)[0]
         told = dict(_attributes(body, 16))
-        counted = struct.unpack_from("=4Q", told[23])  # packets in, out; bytes in, out
+        counted = struct.unpack_from("=6Q", told[23])  # packets, bytes, errors: in and out
         found[index] = Link(
             name=told[3].rstrip(b"\0").decode(),
             mtu=struct.unpack("=I", told[4])[0],
@@ -48,6 +49,7 @@ def links(line: socket.socket, *, neighbours: bool = False) -> dict[str, Link]:
             carrier_changes=struct.unpack("=I", told[35])[0],
             bytes=counted[2:4],
             packets=counted[0:2],
+            errors=counted[4:6],
         )
     for body in _dump(line, _GET_ADDRESS, struct.pack("=BBBBI", 0, 0, 0, 0, 0)):
         _, length, _, scope, index = struct.unpack_from("=BBBBI", body)

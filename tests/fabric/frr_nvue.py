@@ -27,6 +27,7 @@ from frr_switch import FrrSwitch
 from provisioner.sim.serve_tls import certificate
 
 PREFIX = "/nvue_v1"
+IMAGES = {"1": "5.12.0.26", "2": "5.12.1.100"}  # what the partitions call themselves: no more
 USER, PASSWORD = "provisioner", "not-the-factory's"
 Tree = dict[str, Any]
 
@@ -58,6 +59,9 @@ class Nvue:
         self.meet: Callable[[str, str], None] = lambda _method, _path: None
         self.lose: Callable[[str, str], bool] = lambda _method, _path: False
         self.before_apply: Callable[[], None] = lambda: None
+        self.images = {"current": "1", "next": "1"} | {
+            f"partition{n}": {"build-id": version} for n, version in IMAGES.items()
+        }
         self.url = self.pin = ""
         self._reader = Reader(switch)
         self._lock = threading.Lock()  # one hand on the switch at a time
@@ -82,8 +86,9 @@ class Nvue:
         return self.requests.count((method, f"{PREFIX}{path}"))
 
     def reboot(self) -> None:
-        """Only what was saved is left. To be called by the test's own thread (`Box.start`)."""
+        """Only what was saved is left. The caller's thread must stay (`Box.start`)."""
         with self._lock:
+            self.images["current"] = self.images["next"]
             self.applied = copy.deepcopy(self.startup)
             for revision in self.revisions.values():
                 if revision.state not in ("applied", "applied_and_saved", "invalid"):
@@ -158,11 +163,21 @@ class Nvue:
                 return _json({name: r.shown() for name, r in self.revisions.items()})
             case "GET", ("revision", name) if name in self.revisions:
                 return _json(self.revisions[name].shown())
+            case "GET", ("action", _):
+                return _json({"state": "action_success", "detail": ""})
+            case "GET", ("system", "image"):
+                return _json(self.images)
             case "GET", _ if rev == "operational" or parts[:1] == ("system",):
                 seen = await asyncio.to_thread(self._operational, parts, query.get("view", ""))
                 return _problem(404, "Not Found", "/".join(parts)) if seen is None else _json(seen)
             case "GET", _:
                 return self._configured(parts, rev or "applied")
+            case "POST", ("system", "image") if "@boot-next" in at(document):
+                self.images["next"] = "2" if self.images["current"] == "1" else "1"
+                return _json(1, 202)
+            case "POST", ("system",) if "@reboot" in at(document):
+                self._loop.call_later(0.1, self.reboot)  # this thread: it answers nobody meanwhile
+                return _json(2, 202)
             case "POST", ("revision",):
                 name = self.begin_revision({})
                 return _json({name: self.revisions[name].shown()}, 201)

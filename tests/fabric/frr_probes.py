@@ -10,6 +10,7 @@ import os
 import select
 import socket
 import struct
+import threading
 import time
 from collections.abc import Iterable
 
@@ -80,6 +81,59 @@ def listening(boxes: Iterable[Box]) -> Iterable[None]:
             door.bind(("0.0.0.0", PORT))
             door.listen(64)
         yield
+
+
+class Stream:
+    """Echoes without end from one address to another, some 300 KB a second each way."""
+
+    def __init__(self, box: Box, source: str, target: str) -> None:
+        self._line = box.socket(socket.AF_INET, socket.SOCK_RAW, 1)
+        self._line.bind((source, 0))
+        self._line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)
+        self._line.setblocking(False)
+        self._target = target
+        self._sent: set[int] = set()
+        self._back: set[int] = set()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> Stream:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_ended: object) -> None:
+        self._stop.set()
+        self._thread.join()
+        self._line.close()
+
+    def forget(self) -> None:
+        """What was lost so far is not told any more."""
+        self._sent = set()
+
+    def fate(self) -> tuple[int, int]:
+        """How many echoes were sent until a second ago, and how many of them are lost."""
+        sent = set(self._sent)
+        time.sleep(PATIENCE_S)
+        return len(sent), len(sent - self._back)
+
+    def _run(self) -> None:
+        number = 0
+        while not self._stop.wait(0.02):
+            for _ in range(4):
+                number += 1
+                with contextlib.suppress(OSError):
+                    self._line.sendto(_echo(_STREAM, number & 0xFFFF, 1400), (self._target, 0))
+                self._sent.add(number)
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    packet, _ = self._line.recvfrom(1 << 16)
+                    inner = packet[(packet[0] & 15) * 4 :]
+                    kind, _, _, identity, sequence = struct.unpack("!BBHHH", inner[:8])
+                    if (kind, identity) == (0, _STREAM):
+                        self._back.add(sequence)
+
+
+_STREAM = 0x7A57  # the identity of its echoes
 
 
 def _echo(identity: int, number: int, size: int) -> bytes:

@@ -17,7 +17,6 @@ from frr_rendering import DEFAULT, PLUMBING, cables, joint_address
 from frr_switch import FrrSwitch
 
 Tree = dict[str, Any]
-IMAGE = "5.12.1.100"  # what it calls itself; there is no ASIC
 _PLUMBING = ipaddress.ip_network(PLUMBING)
 
 
@@ -52,8 +51,6 @@ class Reader:
                 asked = self._switch.show("bgpd", "show running-config")
                 shut = "\nbgp graceful-shutdown" in asked
                 return {"enable": "on", "graceful-shutdown": "on" if shut else "off"}
-            case ("system", "image"):
-                return {"current": "1", "next": "1", "partition1": {"build-id": IMAGE}}
             case ("platform", "firmware"):
                 return {"ASIC": {"actual-firmware": "none"}}
             case ("system", "health"):
@@ -177,6 +174,8 @@ def _counters(link: Link) -> Tree:
         "out-bytes": link.bytes[1],
         "in-pkts": link.packets[0],
         "out-pkts": link.packets[1],
+        "in-errors": link.errors[0],
+        "out-errors": link.errors[1],
         "carrier-transitions": link.carrier_changes,
     }
 

@@ -119,8 +119,15 @@ def _underlay(tree: Mapping[str, Any]) -> Iterator[Line]:
     if evpn:
         yield (top, "address-family l2vpn evpn"), "advertise-all-vni"
     for name, entry in at(tree, "vrf", DEFAULT, "router", "bgp", "neighbor").items():
-        yield (top,), f"neighbor {name} interface remote-as {entry.get('remote-as', 'external')}"
+        if entry.get("type") == "numbered":
+            yield (top,), f"neighbor {name} remote-as {entry['remote-as']}"
+            yield (top,), f"neighbor {name} ebgp-multihop {entry['multihop-ttl']}"
+            yield (top,), f"neighbor {name} update-source {entry['update-source']}"
+        else:
+            yield (top,), f"neighbor {name} interface remote-as {entry['remote-as']}"
         yield (top,), f"neighbor {name} timers connect 1"
+        if not on(at(entry, "address-family", "ipv4-unicast")):
+            yield (top, "address-family ipv4 unicast"), f"no neighbor {name} activate"
         if evpn and on(at(entry, "address-family", "l2vpn-evpn")):
             yield (top, "address-family l2vpn evpn"), f"neighbor {name} activate"
 

@@ -189,6 +189,7 @@ class FrrSite:
             self.ports.uplink_ends(Uplink(place, n))[0][1] for n in range(self.ports.uplinks(place))
         ]
         tree = self._underlay(place, uplinks)
+        tree["vrf"]["default"]["router"]["bgp"]["neighbor"] |= self._overlay(place)
         bgp = tree["router"]["bgp"]
         asn, router = bgp["autonomous-system"], bgp["router-id"]
         interfaces = tree["interface"]
@@ -208,12 +209,26 @@ class FrrSite:
         }
         return tree
 
+    def _overlay(self, place: SwitchPlace) -> dict[str, Any]:
+        """EVPN straight from leaf to leaf: over spines, FRRouting 8.4.4 forgets a VTEP's router
+        MAC as soon as a route's best path comes by another spine, and packets are lost."""
+        peers = {}
+        for other in (p for p in self._places("leaf") if p != place):
+            peers[self.addressing.loopback(other).partition("/")[0]] = {
+                "type": "numbered",
+                "remote-as": self.addressing.asn(other),
+                "update-source": self.addressing.loopback(place).partition("/")[0],
+                "multihop-ttl": 3,
+                "address-family": {"l2vpn-evpn": ON},
+            }
+        return peers
+
     def _underlay(self, place: SwitchPlace, neighbours: list[str]) -> dict[str, Any]:
         """What every switch has: its loopback, BGP with its neighbours, EVPN over it."""
         asn, loopback = self.addressing.asn(place), self.addressing.loopback(place)
         router = loopback.partition("/")[0]
-        overlay: dict[str, Any] = {"type": "unnumbered", "remote-as": "external"}
-        overlay["address-family"] = {"ipv4-unicast": ON, "l2vpn-evpn": ON}
+        known: dict[str, Any] = {"type": "unnumbered", "remote-as": "external"}
+        known["address-family"] = {"ipv4-unicast": ON}
         return {
             "system": {"hostname": self.ports.switch(place)},
             "evpn": ON,
@@ -223,9 +238,7 @@ class FrrSite:
                 "lo": {"ip": {"address": {loopback: {}}}},
                 **{port: {"type": "swp"} for port in neighbours},
             },
-            "vrf": {
-                "default": {"router": {"bgp": {"neighbor": dict.fromkeys(neighbours, overlay)}}}
-            },
+            "vrf": {"default": {"router": {"bgp": {"neighbor": dict.fromkeys(neighbours, known)}}}},
         }
 
 

@@ -60,6 +60,22 @@ def test_a_campaign_brings_hosts_and_leaves_to_the_release_within_its_limits() -
     run(scenario())
 
 
+def test_hosts_that_made_room_for_their_leaf_are_waited_for() -> None:
+    async def scenario() -> None:
+        fleet = Fleet(hosts=4, units=1)
+        await fleet.build()
+        everybody = {"limits": {"total": {"percent": 100}, "tenant": {"percent": 100}}}
+        one = {"canary": {"size": 1, "soak_s": 0}, "waves": [{}], "tenants": {"notice_s": 0}}
+
+        ended = await fleet.live(await fleet.start(**everybody, **one), hours=100)
+
+        assert (ended.state, ended.reason) == (CampaignState.DONE, "")
+        assert await fleet.states(ended) == {"done": 8}
+        assert fleet.wrong == []
+
+    run(scenario())
+
+
 @pytest.mark.parametrize("crash_every", [0, 1, 7])
 def test_limits_hold_and_nobody_is_taken_twice_whenever_the_daemon_dies(crash_every: int) -> None:
     async def scenario() -> None:

@@ -132,13 +132,17 @@ def read_routes(answer: Any) -> Tree | None:
             }
             via = {
                 str(hop.get("interfaceName") or hop.get("ip") or at): {"vrf": own_vrf(hop["vrf"])}
-                for at, hop in enumerate(entry.get("nexthops") or ())
+                for at, hop in enumerate(_listed(entry.get("nexthops")))
                 if isinstance(hop, dict) and isinstance(hop.get("vrf"), str)
             }
             kind = told.setdefault(str(entry.get("protocol")), {"entry-index": {}})
             kind["entry-index"][str(number)] = {"flags": flags, "via": via}
         found[prefix] = {"protocol": told}
     return found
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def read_peers(answer: Any) -> Tree | None:
@@ -205,7 +209,8 @@ def read_lldp(answer: Any, port: str) -> Tree | None:
         told = entry.get(port) if isinstance(entry, dict) else None
         if not isinstance(told, dict):
             continue
-        system = next(iter(told.get("chassis") or {"": None}))
+        chassis = told.get("chassis")
+        system = next(iter(chassis), None) if isinstance(chassis, dict) else None
         known = told.get("port")
         ident = known.get("id") if isinstance(known, dict) else None
         name = ident.get("value") if isinstance(ident, dict) else None

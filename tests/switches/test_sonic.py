@@ -17,7 +17,7 @@ from provisioner.model.outcome import Blocker, Reason
 from provisioner.ports import ShellCommand, ShellOutput, SwitchAddress
 from provisioner.settings import Settings
 from provisioner.sonic import SonicTransport
-from provisioner.switches import sonic
+from provisioner.switches import sonic, sonic_state
 from provisioner.switches.cumulus import Move
 
 JSON = st.recursive(
@@ -176,3 +176,58 @@ def test_no_answer_raises(answer: Any) -> None:
     sonic.read_operational(answer, tree or {"interface": {}})
     sonic.read_platform(answer, str(answer))
     sonic.read_images(str(answer))
+
+
+WORDS = st.sampled_from(
+    [
+        "lldp",
+        "interface",
+        "Ethernet0",
+        "chassis",
+        "port",
+        "id",
+        "value",
+        "peers",
+        "state",
+        "dst",
+        "dev",
+        "lladdr",
+        "nexthops",
+        "vrf",
+        "importRts",
+        "exportRts",
+        "importFromVrfs",
+        "type",
+    ]
+)
+SHAPED = st.recursive(
+    JSON, lambda inner: st.dictionaries(WORDS, inner) | st.lists(inner), max_leaves=15
+)
+
+
+@given(answer=SHAPED)
+def test_no_answer_about_a_switch_s_state_raises(answer: Any) -> None:
+    sonic_state.read_neighbours(answer)
+    sonic_state.read_routes(answer)
+    sonic_state.read_peers(answer)
+    sonic_state.read_leaks({"ipv4": answer})
+    sonic_state.read_vnis(answer)
+    sonic_state.read_targets(answer)
+    sonic_state.read_lldp(answer, "Ethernet0")
+    sonic_state.read_lldp({"lldp": {"interface": [{"Ethernet0": answer}]}}, "Ethernet0")
+    sonic_state.read_routes({"10.0.0.0/31": [answer]})
+    for entry in ({"chassis": answer, "port": answer}, {"chassis": {"a": 1}, "port": answer}):
+        sonic_state.read_lldp({"lldp": {"interface": [{"Ethernet0": entry}]}}, "Ethernet0")
+    sonic_state.read_routes({"10.0.0.0/31": [{"nexthops": answer}]})
+    for text in (str(answer), repr(answer) * 2):
+        sonic_state.read_health(text)
+        sonic_state.read_drained(text)
+        sonic_state.read_counters(text)
+        sonic_state.read_port_id(text, "Ethernet0")
+
+
+def test_only_a_plain_word_of_the_mode_is_believed() -> None:
+    assert sonic_state.read_drained("System Mode: Normal\n") == {"graceful-shutdown": "off"}
+    assert sonic_state.read_drained("System Mode: Maintenance\n") == {"graceful-shutdown": "on"}
+    for text in ("", "System Mode: Not consistent", "System Mode: Normal -> Maintenance"):
+        assert sonic_state.read_drained(text) is None

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from campaign_fleet import MATRIX, Fleet
+from campaign_fleet import Fleet
+from campaign_parts import MATRIX
 from program import Done, run
 
 from provisioner.opening import DATABASE

@@ -61,8 +61,8 @@ def show(name: str, data: DataOption = Path("var"), as_json: JsonOption = False)
     out.print(f"{node.id} {node.kind} · {node.state} · {node.location}", style="bold")
     out.print(f"release {node.release or '–'} · profile {node.profile or '–'} · {node.note}")
     if proof is not None:
-        told = _release(proof)
-        words = f"{told['tenant']}, {told['rows_passed']} of {told['rows']} rows passed"
+        short = _release(proof)
+        words = f"{short['tenant']}, {short['rows_passed']} of {short['rows']} rows passed"
         out.print(f"last release: {words} (`provisioner release proof {node.id}`)", markup=False)
     for blocker in node.blockers:
         out.print(f"  blocked: {blocker}\n  unblock: {blocker.unblock}")

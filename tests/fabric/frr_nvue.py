@@ -109,6 +109,10 @@ class Nvue:
         revision.state = "verifying"
         return asyncio.run_coroutine_threadsafe(self._apply(revision), self._loop)
 
+    def save(self) -> None:
+        """It starts with what is applied."""
+        self.startup = copy.deepcopy(self.applied)
+
     # --- serving
 
     def _serve(self) -> None:
@@ -182,7 +186,7 @@ class Nvue:
                 name = self.begin_revision({})
                 return _json({name: self.revisions[name].shown()}, 201)
             case "PATCH", ("revision", "applied") if at(document).get("state") == "save":
-                self.startup = copy.deepcopy(self.applied)
+                self.save()
                 return _json({"state": "applied_and_saved", "transition": {"issue": {}}})
             case "PATCH", ("revision", name) if name in self.revisions:
                 return self._begin(name, at(document))

@@ -128,9 +128,9 @@ class Reader:
         told = self._json("bgpd", f"show bgp vrf {vrf} ipv4 unicast route-leak json")
         listed = told.get("importFromVrfs")  # "none" where there is none
         taken = {str(name) for name in listed} if isinstance(listed, list) else set()
-        config = self._switch.show("bgpd", "show running-config")
         for number, pair in enumerate(cables(self._switch.rendered.joints)):
             if vrf in pair:
+                config = self._switch.show("bgpd", "show running-config")
                 peer = joint_address(number, 1 - pair.index(vrf))
                 if f"neighbor {peer} route-map CONNECTED in" in config:
                     taken.add(pair[1 - pair.index(vrf)])

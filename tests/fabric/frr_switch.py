@@ -8,6 +8,8 @@ stays where it is until the configuration speaks of it again, as on a switch.
 from __future__ import annotations
 
 import json
+import socket
+import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -27,6 +29,8 @@ class FrrSwitch(Router):
 
     def __init__(self, name: str, folder: Path) -> None:
         self.rendered = Wanted()
+        self._netlink: dict[tuple[str, int], socket.socket] = {}  # by VRF and its namespace
+        self._asking = threading.Lock()
         super().__init__(name, folder, vrfs=True)
 
     def vrfs(self) -> list[str]:
@@ -37,10 +41,31 @@ class FrrSwitch(Router):
         """Every interface but loopbacks, with the VRF that the kernel has it in."""
         found = {}
         for vrf in (DEFAULT, *self.vrfs()):
-            with self.socket(*frr_netlink.FAMILY, vrf=vrf) as line:
-                told = frr_netlink.links(line, neighbours=neighbours)
+            with self._asking:
+                told = frr_netlink.links(self._line(vrf), neighbours=neighbours)
             found |= {name: (vrf, link) for name, link in told.items() if name != "lo"}
         return found
+
+    def stop(self, *names: str) -> None:
+        if not names:
+            for line in self._netlink.values():
+                line.close()
+        super().stop(*names)
+
+    def _delete(self, vrf: str) -> None:
+        """A socket in it would keep the namespace, and all that is in it, alive."""
+        with self._asking:
+            for key in [k for k in self._netlink if k[0] == vrf]:
+                self._netlink.pop(key).close()
+        self.run("ip", "netns", "delete", vrf)
+
+    def _line(self, vrf: str) -> socket.socket:
+        """A socket in the VRF's namespace of now."""
+        path = f"/proc/{self.pid}/root/run/netns/{vrf}"
+        key = vrf, 0 if vrf == DEFAULT else Path(path).stat().st_ino
+        if key not in self._netlink:
+            self._netlink[key] = self.socket(*frr_netlink.FAMILY, vrf=vrf)
+        return self._netlink[key]
 
     def carry_out(self, tree: Mapping[str, Any]) -> None:
         """Bring kernel and FRRouting to this configuration."""
@@ -58,7 +83,7 @@ class FrrSwitch(Router):
         self._ports(want)
         self._filters(want, had)
         for vrf in sorted(there - set(want.vrfs)):
-            self.run("ip", "netns", "delete", vrf)
+            self._delete(vrf)
         self.rendered = want
 
     def reboot(self, tree: Mapping[str, Any]) -> None:
@@ -68,7 +93,7 @@ class FrrSwitch(Router):
             if name.startswith(("swp", "eth")):
                 self._put(name, entry[0], DEFAULT, ())
         for vrf in self.vrfs():
-            self.run("ip", "netns", "delete", vrf)
+            self._delete(vrf)
         self.ip("address flush dev lo")
         self.rendered = Wanted()
         self.boot()

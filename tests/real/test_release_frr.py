@@ -93,7 +93,7 @@ def test_packets_reach_what_was_released_together_and_nothing_else(site: FrrSite
         assert api.startup == api.applied
 
 
-def test_connections_and_whole_packets_stay_within_the_tenant(site: FrrSite) -> None:
+def test_connections_stay_within_the_tenant_and_a_later_leak_is_seen(site: FrrSite) -> None:
     async def scenario(world: World) -> Any:
         assert list(await asyncio.gather(world.release(A, RED), world.release(B, RED))) == [(), ()]
         box = site.boxes
@@ -102,13 +102,21 @@ def test_connections_and_whole_packets_stay_within_the_tenant(site: FrrSite) -> 
         inward = [(box[site.nodes[D]], site.address(D), site.address(A))]
         with listening([*(box[n] for n in site.nodes), box["oob"]]):
             connected = connects([*mine, *others, *inward])
-        return connected, pings(mine, size=8972), pings(mine, size=8974, patience_s=0.3)
+        sized = pings(mine, size=8972), pings(mine, size=8974, patience_s=0.3)
+        releases = Releases(world.effects, world.store, world.tenancy)
+        node, after = await world.node(A), (await world.proof(A)).after
+        well = await releases.watched(node, "RED", after)
+        with PLANTS[0].planted(site):  # after the release: the watch sees it
+            leaking = await releases.watched(node, "RED", after)
+        return connected, *sized, well, leaking
 
-    connected, whole, larger = play(site, scenario)
+    connected, whole, larger, well, leaking = play(site, scenario)
 
     assert connected == [True] * 4 + [False] * 3
     assert whole == [True] * 4
     assert larger == [False] * 4
+    assert [row for row in well if row.bad] == []
+    assert PLANTS[0].check in {row.check.value for row in leaking if row.bad}
 
 
 CROSSED = [(0, 0), (0, 1), (1, 0), (1, 1)]  # also from one leaf to the other: through the overlay
@@ -136,19 +144,3 @@ def test_what_somebody_did_behind_the_api_keeps_a_node_from_its_tenant(
     assert left == ["MAINT", "MAINT"]
     assert fenced == ()
     assert node.placement is Placement.MAINTENANCE
-
-
-def test_a_leak_after_the_release_is_seen_by_the_watch(site: FrrSite) -> None:
-    async def scenario(world: World) -> Any:
-        assert await world.release(A, RED) == ()
-        releases = Releases(world.effects, world.store, world.tenancy)
-        node, after = await world.node(A), (await world.proof(A)).after
-        well = await releases.watched(node, "RED", after)
-        with PLANTS[0].planted(site):
-            leaking = await releases.watched(node, "RED", after)
-        return well, leaking
-
-    well, leaking = play(site, scenario)
-
-    assert [row for row in well if row.bad] == []
-    assert PLANTS[0].check in {row.check.value for row in leaking if row.bad}

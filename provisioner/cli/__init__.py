@@ -22,6 +22,7 @@ from provisioner.cli import (
     cohort,
     demo,
     drift,
+    explain,
     inspect,
     intake,
     matrix,
@@ -48,6 +49,7 @@ app = typer.Typer(
 app.command("demo")(demo.demo)
 app.command("drift")(drift.drift)
 app.command("debt")(drift.debt)
+app.command("explain")(explain.explain)
 app.command("inspect")(inspect.inspect)
 app.command("plan")(plan.plan)
 app.command("intake")(intake.intake)

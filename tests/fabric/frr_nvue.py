@@ -15,13 +15,13 @@ import ssl
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
 
 from aiohttp import web
 from frr_reading import Reader
 from frr_rendering import at
+from frr_revisions import Revision, Tree, changed, invalid
 from frr_switch import FrrSwitch
 
 from provisioner.sim.serve_tls import certificate
@@ -29,19 +29,6 @@ from provisioner.sim.serve_tls import certificate
 PREFIX = "/nvue_v1"
 IMAGES = {"1": "5.12.0.26", "2": "5.12.1.100"}  # what the partitions call themselves: no more
 USER, PASSWORD = "provisioner", "not-the-factory's"
-Tree = dict[str, Any]
-
-
-@dataclass
-class Revision:
-    """Changes that nobody asked to be applied yet, and how their applying went."""
-
-    changes: list[tuple[tuple[str, ...], Any]] = field(default_factory=list)
-    state: str = "pending"
-    issue: Tree = field(default_factory=dict)
-
-    def shown(self) -> Tree:
-        return {"state": self.state, "transition": {"issue": self.issue, "progress": ""}}
 
 
 class Nvue:
@@ -245,43 +232,6 @@ class Nvue:
             revision.state, revision.issue = "invalid", {"0": {"message": str(error)}}
             return
         self.applied, revision.state = tree, "applied"
-
-
-def changed(tree: Tree, revision: Revision) -> Tree:
-    """The configuration with a revision's changes."""
-    after = copy.deepcopy(tree)
-    for path, value in revision.changes:
-        inner = after
-        for word in path[:-1] if value is None else path:
-            inner = inner.setdefault(word, {})
-        if value is None:
-            inner.pop(path[-1], None)
-        else:
-            _merge(inner, value)
-    return after
-
-
-def invalid(tree: Tree) -> str:
-    """Why NVUE would refuse it; "" if it would not."""
-    for name, entry in at(tree, "interface").items():
-        vrf = at(entry, "ip").get("vrf", "default")
-        if vrf not in at(tree, "vrf"):
-            return f"interface {name}: vrf {vrf} does not exist"
-    long = [v for v in at(tree, "vrf") if len(v) > 15]
-    return f"VRF name {long[0]} is too long" if long else ""
-
-
-def _merge(tree: Tree, more: Tree) -> None:
-    for key, value in more.items():
-        if value is None:
-            tree.pop(key, None)
-        elif isinstance(value, dict):
-            inner = tree.get(key)
-            if not isinstance(inner, dict):
-                inner = tree[key] = {}
-            _merge(inner, value)
-        else:
-            tree[key] = value
 
 
 def _authorized(header: str) -> bool:

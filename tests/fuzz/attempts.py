@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+
+from feeding import Parser
+from registry import PARSERS
 
 from provisioner import checks
 from provisioner.checks.check import BEFORE, Check, CheckContext
 from provisioner.model.health import Evidence, Verdict
-from provisioner.model.input_error import InputError
-from provisioner.planning import attestation, inband_facts, thresholds_text
-from provisioner.planning.rejudging import raw_outputs
 
 HERE = Path(__file__).resolve().parents[1]
 ROOT = HERE / "golden" / "checks"
@@ -40,32 +40,8 @@ SHORTEST = {
 }
 
 
-def _attested(text: str) -> None:
-    try:
-        envelope = attestation.opened(text)
-        attestation.certificate_of(envelope)
-    except attestation.NotAnAttestation:
-        return
-
-
-def _thresholds(text: str) -> None:
-    try:
-        thresholds_text.parse("own.yaml", text)
-    except InputError:
-        return
-
-
-def _facts(text: str) -> None:
-    outputs = {
-        name: Evidence(source=name, exit_code=0, text=text)
-        for name in ("gpus", "packages", "nics", "nic_config", "boot_id")
-    }
-    inband_facts.read(outputs, (), {})
-
-
 # the beginning of a kernel log is a kernel log: one message is as honest as a thousand
 ANY_LENGTH = frozenset({"kernel_log"})
-PARSERS: tuple[Callable[[str], object], ...] = (_attested, _thresholds, raw_outputs, _facts)
 HEAD = 3  # bytes: what is attempted, how, where
 
 
@@ -78,11 +54,18 @@ def attempt(data: bytes) -> None:
     if len(data) < HEAD:
         return
     which, how, at = data[:HEAD]
-    text = data[HEAD:].decode("utf-8", errors="replace")
     if which < len(checks.ALL):
-        _judge(checks.ALL[which], how, at, text)
+        _judge(checks.ALL[which], how, at, data[HEAD:].decode("utf-8", errors="replace"))
     else:
-        PARSERS[which % len(PARSERS)](text)
+        promised(PARSERS[(which - len(checks.ALL)) % len(PARSERS)], data[HEAD:], how)
+
+
+def promised(parser: Parser, data: bytes, how: int) -> None:
+    """Feed a parser. Raises whatever it did not promise to raise."""
+    try:
+        parser.feed(data, how)
+    except parser.may_raise:
+        return
 
 
 def _judge(check: Check, how: int, at: int, text: str) -> None:
@@ -122,9 +105,10 @@ def seeds() -> Iterator[bytes]:
             yield bytes((number, 0, 0)) + file.read_bytes()
             yield bytes((number, 1, 128)) + file.read_bytes()[:40]
     whole = {name: {"source": name, "exit_code": 0, "text": "x"} for name in ("gpus", "nccl")}
-    for offset in range(len(PARSERS)):
-        yield bytes((240 + offset, 0, 0)) + json.dumps(whole).encode()
-        yield bytes((240 + offset, 0, 0)) + b"all_reduce_gb_s:\n  H100: {value: 1, source: x}\n"
+    for which in range(len(checks.ALL), len(checks.ALL) + len(PARSERS)):
+        yield bytes((which, 0, 0)) + json.dumps(whole).encode()
+        yield bytes((which, 1, 0)) + bytes((130, 3, 0, 1, 140, 1, 0, 2, 70, 0, 3, 0, 4, 200, 2, 70))
+        yield bytes((which, 0, 0)) + b"all_reduce_gb_s:\n  H100: {value: 1, source: x}\n"
     for file in sorted(SAMPLES.rglob("*")) if SAMPLES.is_dir() else ():
         if file.is_file() and file.stat().st_size <= SAMPLE_BYTES_MAX:
             for number in range(0, len(checks.ALL), 8):  # some: the fuzzer tries the others

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import atheris
 
-with atheris.instrument_imports(include=["provisioner.checks", "provisioner.planning"]):
+READERS = ("agent", "api", "checks", "execution", "planning", "playbooks", "redfish", "switches")
+with atheris.instrument_imports(include=[f"provisioner.{name}" for name in READERS]):
     import attempts
 
 KEPT = Path(__file__).parents[2] / "var" / "fuzz"

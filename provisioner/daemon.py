@@ -25,6 +25,7 @@ from provisioner.control.fabric import FabricSessions
 from provisioner.control.isolating import Fabrics, keeper_of, tenancy_of
 from provisioner.control.mender import Mender
 from provisioner.control.observer import Observer
+from provisioner.control.outbox import Outbox
 from provisioner.control.performer import Performer
 from provisioner.control.reconciler import Reconciler
 from provisioner.control.release_watch import ReleaseWatch
@@ -60,6 +61,7 @@ from provisioner.ports import (
 )
 from provisioner.ports.campaigns import CampaignBook
 from provisioner.ports.cases import CaseBook
+from provisioner.ports.webhooks import WebhookBook, WebhookPosts
 from provisioner.settings import Settings
 from provisioner.store.signing import Signer
 
@@ -90,6 +92,7 @@ class Parts:
     passwords: SwitchPasswords | None = None  # None: factory passwords of switches are refused
     fabrics: Fabrics | None = None  # None: tenants' networks are made by whoever asks for them
     watch: WatchParts | None = None  # None: released nodes are only looked at by operations
+    webhooks: tuple[WebhookBook, WebhookPosts] | None = None  # None: nobody is told
 
     @property
     def alerts(self) -> AlertBook | None:
@@ -186,6 +189,9 @@ class Daemon:
             self._ticking.append(asyncio.create_task(keeping, name="tenants"))
         if self.watcher is not None:
             self._ticking.append(asyncio.create_task(self.watcher.run(), name="watcher"))
+        if self.parts.webhooks is not None:
+            telling = _outbox(self.parts, self.parts.webhooks, self.watcher).run()
+            self._ticking.append(asyncio.create_task(telling, name="webhooks"))
 
     async def wait(self) -> None:
         """Until the scheduler or the watch fails; they never end by themselves."""
@@ -232,6 +238,11 @@ def _watcher(parts: Parts, reach: Reach, engine: EmbeddedEngine) -> Watcher | No
     if parts.watch.attach is not None:
         parts.watch.attach(watcher)
     return watcher
+
+
+def _outbox(parts: Parts, to: tuple[WebhookBook, WebhookPosts], watcher: Watcher | None) -> Outbox:
+    keeper = None if watcher is None else watcher.keeper
+    return Outbox(*to, parts.credentials, parts.clock, parts.settings, keeper)
 
 
 def _mender(

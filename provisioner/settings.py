@@ -14,9 +14,10 @@ from provisioner.checks.check import Pattern
 from provisioner.settings_api import ApiSettings
 from provisioner.settings_fabric import FabricSettings
 from provisioner.settings_release import ReleaseSettings
+from provisioner.settings_webhooks import WebhookSettings
 
 
-class Settings(FabricSettings, ApiSettings, ReleaseSettings):
+class Settings(FabricSettings, ApiSettings, ReleaseSettings, WebhookSettings):
     """Times are seconds of the daemon's clock unless the name says otherwise."""
 
     production: bool = Field(

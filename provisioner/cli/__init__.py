@@ -35,6 +35,7 @@ from provisioner.cli import (
     sim,
     tenant,
     token,
+    webhook,
     xid,
 )
 from provisioner.model.input_error import InputError
@@ -74,6 +75,7 @@ app.add_typer(pin.app, name="pin")
 app.add_typer(sim.app, name="sim")
 app.add_typer(tenant.app, name="tenant")
 app.add_typer(token.app, name="token")
+app.add_typer(webhook.app, name="webhook")
 
 
 def main() -> None:

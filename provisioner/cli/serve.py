@@ -32,6 +32,7 @@ from provisioner.event_loop import new_event_loop
 from provisioner.execution import artifacts as artifact_files
 from provisioner.execution.host_keys import login_of
 from provisioner.execution.os_images import OsImages
+from provisioner.execution.webhook_posts import open_posts
 from provisioner.hosts_opening import Hosts, open_hosts, simulated_hosts
 from provisioner.model.input_error import InputError
 from provisioner.model.matrix import Matrix
@@ -48,6 +49,7 @@ from provisioner.ssh_password import SshPasswords
 from provisioner.store.campaign_rows import CampaignRows
 from provisioner.store.case_rows import CaseRows
 from provisioner.store.data_directory import lock_data_directory
+from provisioner.store.webhook_rows import WebhookRows
 from provisioner.switch_routing import RoutedSwitches
 from provisioner.tenants_opening import open_fabrics
 from provisioner.wall_clock import WallClock
@@ -123,6 +125,7 @@ def serve(
                 _hosts(site, playbooks, data, remote, opened, clock, chosen) as hosts,
                 open_fabrics(access) as fabrics,
                 open_watch(events_url, senders, data, opened.store, clock, streams) as watch,
+                open_posts(clock, chosen.site, chosen.webhook_parallel) as posts,
             ):
                 parts = _parts(
                     (opened, clock, chosen, pinned),
@@ -134,6 +137,7 @@ def serve(
                     login=login_of(ssh_user, ssh_key),
                     thresholds=read_thresholds(thresholds),
                     watch=watch,
+                    webhooks=(WebhookRows(opened.store), posts),
                 )
                 async with served_api(data, opened, clock, access, pinned, artifacts):
                     await _until_stopped(Daemon(parts))

@@ -140,6 +140,7 @@ class Performer:
             "to": state.value,
             "why": why,
             "blockers": [b.model_dump(mode="json") for b in blockers],
+            "tenant": node.tenant,  # whose it was: billing ends by this
         }
         await hold.record(node=changed, journal=[("state", detail)])
         return ()

@@ -19,6 +19,7 @@ from provisioner.ports.errors import StaleWrite
 from provisioner.store import evidence_rows, node_rows
 from provisioner.store import journal as chain
 from provisioner.store.campaign_schema import campaign_nodes, campaigns, notices, release_pins
+from provisioner.store.notice_rows import put_notice
 from provisioner.store.records import parse
 from provisioner.store.sql_store import SqlStore
 
@@ -210,25 +211,6 @@ def read_notices(connection: Connection, tenant: str) -> tuple[Notice, ...]:
     if tenant:
         query = query.where(notices.c.tenant == tenant)
     return tuple(parse(Notice, r.body, f"notices, {r.id}") for r in connection.execute(query))
-
-
-def put_notice(connection: Connection, notice: Notice, *, replace: bool) -> None:
-    """Write a notice; one that is there stays, unless it is to be replaced."""
-    mine = notices.c.id == notice.id
-    there = connection.scalar(select(notices.c.id).where(mine)) is not None
-    if there and not replace:
-        return
-    connection.execute(delete(notices).where(mine))
-    connection.execute(
-        insert(notices).values(
-            id=notice.id,
-            tenant=notice.tenant,
-            node=notice.node,
-            at=notice.at,
-            sent_at=notice.sent_at,
-            body=notice.model_dump_json(),
-        )
-    )
 
 
 def _fence(connection: Connection, campaign: Campaign) -> None:

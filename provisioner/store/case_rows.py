@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sqlalchemy import ColumnElement, Connection, delete, insert, select, update
+from sqlalchemy import ColumnElement, Connection, insert, select, update
 
 from provisioner.model.case import Case, Notice
 from provisioner.ports.cases import Row
@@ -12,6 +12,7 @@ from provisioner.ports.errors import StaleWrite
 from provisioner.store import journal as chain
 from provisioner.store.campaign_schema import notices
 from provisioner.store.case_schema import cases
+from provisioner.store.notice_rows import put_notice
 from provisioner.store.records import clean, parse
 from provisioner.store.sql_store import SqlStore
 
@@ -52,7 +53,7 @@ class CaseRows:
         return await self._store.read(lambda c: _notices(c, tenant, unsent=unsent))
 
     async def put_notice(self, notice: Notice) -> None:
-        await self._store.write(lambda c: _put_notice(c, notice))
+        await self._store.write(lambda c: put_notice(c, notice, replace=True))
 
 
 def _add(
@@ -81,23 +82,9 @@ def _beside(
     connection: Connection, told: Sequence[Notice], rows: Sequence[Row], now: float
 ) -> None:
     for notice in told:
-        _put_notice(connection, notice)
+        put_notice(connection, notice, replace=True)
     for kind, node, detail in rows:
         chain.append(connection, kind, node, detail, now)
-
-
-def _put_notice(connection: Connection, notice: Notice) -> None:
-    connection.execute(delete(notices).where(notices.c.id == notice.id))
-    connection.execute(
-        insert(notices).values(
-            id=notice.id,
-            tenant=notice.tenant,
-            node=notice.node,
-            at=notice.at,
-            sent_at=notice.sent_at,
-            body=clean(notice.model_dump_json()),
-        )
-    )
 
 
 def _read(connection: Connection, where: ColumnElement[bool], limit: int) -> tuple[Case, ...]:

@@ -1,0 +1,141 @@
+"""What is told to webhooks, in which form, signed how, and when it is tried again.
+
+CloudEvents 1.0.2 (JSON format, structured mode) in the envelope of Standard Webhooks 1.0.0
+(github.com/standard-webhooks/standard-webhooks, spec/standard-webhooks.md): headers `webhook-id`,
+`webhook-timestamp` and `webhook-signature`, the HMAC over "ID.TIMESTAMP.BODY".
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import json
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from fnmatch import fnmatchcase
+from urllib.parse import quote, urlsplit
+
+from provisioner.model.input_error import InputError
+from provisioner.model.webhook import Happened, PostOutcome, Webhook
+
+CONTENT_TYPE = "application/cloudevents+json; charset=utf-8"
+TYPE_PREFIX = "provisioner."
+SECRET_PREFIX = "whsec_"  # noqa: S105 (Standard Webhooks: secrets are recognised by it)
+SECRET_BYTES = (24, 64)  # Standard Webhooks, "Signature scheme"
+NOTICE = "notice"
+OWN = "webhook"  # kind of the journal's rows about webhooks themselves
+ALERT_ID = "WebhookDead"
+NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+GLOBS_MAX = 32
+SPREAD = 0.2  # a try comes this much later at most: receivers that come back are not met at once
+
+
+def wanted(webhook: Webhook, row: Happened) -> bool:
+    """Whether a webhook is told of a row. What is about its own failures it is not told."""
+    if row.kind == OWN and row.detail.get("webhook") == webhook.name:
+        return False
+    own_alert = row.detail.get("id") == ALERT_ID and row.detail.get("target") == webhook.name
+    if row.kind.startswith("alert") and own_alert:
+        return False
+    if webhook.tenant and (row.kind != NOTICE or row.detail.get("tenant") != webhook.tenant):
+        return False
+    kind = any(fnmatchcase(row.kind, g) for g in webhook.kinds)
+    return kind and any(fnmatchcase(row.node, g) for g in webhook.nodes)
+
+
+def event_id(row: Happened) -> str:
+    """The same for the same row, whoever sends it how often; another one after a restore."""
+    return f"{row.seq}-{row.sha256[:16]}"
+
+
+def cloud_event(row: Happened, site: str) -> bytes:
+    """The event as its JSON text; `id` and `source` together are unique."""
+    event: dict[str, object] = {
+        "specversion": "1.0",
+        "id": event_id(row),
+        "source": f"/provisioner/{quote(site, safe='')}",
+        "type": TYPE_PREFIX + row.kind,
+        "time": datetime.fromtimestamp(row.at, UTC).isoformat(timespec="milliseconds"),
+        "datacontenttype": "application/json",
+        # extension "sequence": a receiver that sees a smaller one of a node has seen it before
+        "sequence": f"{row.seq:020d}",
+        "data": {"kind": row.kind, "node": row.node, "detail": row.detail},
+    }
+    if row.node:
+        event["subject"] = row.node
+        event["partitionkey"] = row.node  # extension "partitioning": what order is kept within
+    return json.dumps(event, sort_keys=True, separators=(",", ":")).encode()
+
+
+def signature(secrets: Sequence[str], id_: str, timestamp: int, body: bytes) -> str:
+    """The header `webhook-signature`: one signature for each secret, the newest first."""
+    signed = f"{id_}.{timestamp}.".encode() + body
+    digests = [hmac.digest(key_of(secret), signed, hashlib.sha256) for secret in secrets]
+    return " ".join("v1," + base64.b64encode(digest).decode() for digest in digests)
+
+
+def secret_of(key: bytes) -> str:
+    """The text of a secret, as Standard Webhooks writes it."""
+    assert SECRET_BYTES[0] <= len(key) <= SECRET_BYTES[1], "24 to 64 bytes"
+    return SECRET_PREFIX + base64.b64encode(key).decode()
+
+
+def key_of(secret: str) -> bytes:
+    """The key that a secret's text stands for. Raises ValueError if it is none."""
+    try:
+        key = base64.b64decode(secret.removeprefix(SECRET_PREFIX), validate=True)
+    except binascii.Error as error:
+        raise ValueError("a webhook's secret is not base64") from error
+    if not SECRET_BYTES[0] <= len(key) <= SECRET_BYTES[1]:
+        raise ValueError("a webhook's secret has 24 to 64 bytes")
+    return key
+
+
+def wait_s(tries: int, first_s: float, most_s: float, chance: float) -> float:
+    """How long after the try number `tries` the next one comes; `chance` is 0 to 1."""
+    doubled = first_s * 2.0 ** min(tries - 1, 40)
+    return float(min(doubled, most_s) * (1.0 + SPREAD * chance))
+
+
+def outcome_of(status: int, retry_after: str) -> PostOutcome:
+    """What an answer means: every 2xx is a yes, 410 ends it, all else is tried again.
+
+    A redirect is a no: an event is not sent to where nobody said that it may go.
+    """
+    if 200 <= status < 300:
+        return PostOutcome(delivered=True)
+    seconds = retry_after.strip()
+    asked = float(seconds) if seconds.isascii() and seconds.isdigit() and len(seconds) < 8 else 0.0
+    again = asked if status in (429, 503) else 0.0  # RFC 9110 section 10.2.3
+    return PostOutcome(
+        delivered=False, error=f"HTTP {status}", again_in_s=again, gone=status == 410
+    )
+
+
+def check(webhook: Webhook, *, plain: bool = False) -> Webhook:
+    """The webhook if it can be; `plain`: http is allowed. Raises InputError."""
+    if not NAME.fullmatch(webhook.name):
+        remedy = "Use small letters, digits and dashes, at most 63."
+        raise InputError("NAME", webhook.name[:100], "this is no name", remedy)
+    try:
+        parts = urlsplit(webhook.url)
+        good = bool(parts.hostname) and (parts.port is None or parts.port > 0)
+    except ValueError:
+        good = False
+    printable = webhook.url.isascii() and webhook.url.isprintable() and " " not in webhook.url
+    if not good or not printable or len(webhook.url) > 1000 or parts.fragment:
+        raise InputError("--url", webhook.url[:100], "this is no address", "Say https://...")
+    if parts.username is not None or parts.password is not None:
+        remedy = "Leave them out; the receiver verifies the signature."
+        raise InputError("--url", parts.hostname or "", "it has a user or password", remedy)
+    if parts.scheme != "https" and not (plain and parts.scheme == "http"):
+        remedy = "Say https://; --plain allows http where nobody else listens."
+        raise InputError("--url", webhook.url[:100], "anybody could read it on its way", remedy)
+    globs = (*webhook.kinds, *webhook.nodes)
+    if len(globs) > GLOBS_MAX or not all(0 < len(g) <= 128 and g.isprintable() for g in globs):
+        remedy = f"At most {GLOBS_MAX} patterns of 128 characters."
+        raise InputError("--kind", ",".join(globs)[:100], "these are no patterns", remedy)
+    return webhook

@@ -1,0 +1,75 @@
+"""A data directory with one webhook, what sends, and a receiver: for tests of the outbox."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from receiver import Receiver, receiving
+
+from provisioner.control.alert_keeper import AlertKeeper
+from provisioner.control.outbox import Outbox
+from provisioner.execution.webhook_posts import open_posts
+from provisioner.model.webhook import Standing, Webhook, secret_name
+from provisioner.opening import Data, open_data
+from provisioner.planning.webhooks import secret_of
+from provisioner.ports import Secret
+from provisioner.settings import Settings
+from provisioner.store.alert_rows import AlertRows
+from provisioner.store.webhook_rows import WebhookRows
+from provisioner.wall_clock import WallClock
+
+SECRET = secret_of(b"k" * 32)
+SETTINGS = Settings(webhook_tries=3, webhook_first_s=0.01, webhook_most_s=0.02, webhook_parallel=8)
+
+
+class Site:
+    """A data directory with one webhook, and what sends."""
+
+    def __init__(self, data: Data, outbox: Outbox, receiver: Receiver) -> None:
+        self.data, self.outbox, self.receiver = data, outbox, receiver
+        self.book = WebhookRows(data.store)
+
+    async def happens(self, *rows: tuple[str, str, dict[str, Any]]) -> None:
+        for kind, node, detail in rows:
+            await self.data.store.journal(kind, node, detail, 1000.0)
+
+    async def standing(self) -> Standing:
+        return (await self.book.webhooks())[0]
+
+    async def empty(self) -> None:
+        """Send until nothing waits any more."""
+        async with asyncio.timeout(20):
+            while True:
+                await self.outbox.serve(await self.standing())
+                if (await self.standing()).pending == 0:
+                    return
+                await asyncio.sleep(0.01)
+
+
+def run(
+    tmp_path: Path, scenario: Callable[[Site], Any], alerts: bool = False, **webhook: Any
+) -> Any:
+    async def main() -> Any:
+        clock = WallClock()
+        async with (
+            receiving() as receiver,
+            open_data(tmp_path / "data", 0.0) as data,
+            open_posts(clock, "here", 8) as posts,
+        ):
+            given = {"name": "billing", "url": receiver.url, "made_at": 1.0, **webhook}
+            book = WebhookRows(data.store)
+            if not await book.webhooks():
+                await data.vault.put(secret_name("billing"), "billing", Secret(SECRET))
+                await book.add(Webhook(**given), None, "ada")
+
+            async def nobody(_operation: str) -> None:
+                raise AssertionError("an alert of ours has no effect")
+
+            keeper = AlertKeeper(AlertRows(data.store), data.store, clock, nobody)
+            outbox = Outbox(book, posts, data.vault, clock, SETTINGS, keeper if alerts else None)
+            return await scenario(Site(data, outbox, receiver))
+
+    return asyncio.run(main())

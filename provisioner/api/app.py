@@ -17,6 +17,8 @@ from aiohttp import web
 from pydantic import BaseModel, ValidationError
 
 from provisioner.api import idempotency
+from provisioner.api.console_cookie import authorization
+from provisioner.api.console_pages import add_console
 from provisioner.api.parts import ApiParts
 from provisioner.api.problem import Refused, answered, no
 from provisioner.api.route import PREFIX, Ask, Reply, Route
@@ -43,6 +45,8 @@ def application(parts: ApiParts, routes: Sequence[Route]) -> web.Application:
     app[PARTS] = parts
     for route in routes:
         app.router.add_route(route.verb, PREFIX + route.path, _Endpoint(parts, route).serve)
+
+    add_console(app)
 
     async def close(_app: web.Application) -> None:
         await parts.feed.close()
@@ -114,7 +118,7 @@ class _Endpoint:
         return await idempotency.once(ask, raw, lambda: self._answer(ask))
 
     async def _admitted(self, request: web.Request) -> Caller:
-        caller = await self._parts.identity.caller(request.headers.get("Authorization", ""))
+        caller = await self._parts.identity.caller(authorization(request))
         if caller is None:
             unblock = "Send `Authorization: Bearer TOKEN`; `provisioner token create` makes one."
             refused = no(401, "token", "A good bearer token is needed", unblock)

@@ -15,6 +15,7 @@ from typing import Any
 from aiohttp import web
 from pydantic import Field
 
+from provisioner.api.console_cookie import authorization
 from provisioner.api.cursor import cursor, place
 from provisioner.api.problem import no
 from provisioner.api.route import ANYBODY, VIEWERS, Ask, Paging, Reply, Route
@@ -186,7 +187,7 @@ async def _beginning(ask: Ask) -> int:
 
 async def _still_good(ask: Ask) -> bool:
     """A token that expired or was revoked meanwhile ends its streams."""
-    caller = await ask.parts.identity.caller(ask.request.headers.get("Authorization", ""))
+    caller = await ask.parts.identity.caller(authorization(ask.request))
     return caller == ask.caller
 
 

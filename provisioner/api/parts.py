@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from provisioner.access.identity import Identity
 from provisioner.api.changes import Works
+from provisioner.api.console_map import Atlas
 from provisioner.api.feed import Feed
 from provisioner.control.tenant_keeper import TenantKeeper
 from provisioner.model.matrix import Matrix
@@ -32,3 +33,4 @@ class ApiParts:
     works: Works
     feed: Feed
     static: Mapping[str, tuple[str, bytes]]  # path -> (type, content) of pages
+    atlas: Atlas = field(default_factory=Atlas)  # of the console's map

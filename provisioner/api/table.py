@@ -12,6 +12,8 @@ from provisioner.api import (
     campaigns,
     cases,
     certificates,
+    console_map,
+    console_session,
     credentials,
     events,
     matters,
@@ -37,6 +39,8 @@ ALL: tuple[Route, ...] = (
     *requests.ROUTES,
     *events.ROUTES,
     *credentials.ROUTES,
+    *console_map.ROUTES,
+    *console_session.ROUTES,
     *pages.ROUTES,
 )
 

@@ -1,0 +1,71 @@
+// Asks the API. The token is in a cookie that no script can read; the header says that this page
+// asks, which a foreign page cannot say.
+
+export const gone = new EventTarget(); // "signed-out"
+
+/** The server's no (RFC 9457), with what would unblock it. */
+export class Problem extends Error {
+  constructor(status, told) {
+    super(told.title || "It failed");
+    this.status = status;
+    this.title = told.title || "It failed";
+    this.detail = told.detail || "";
+    this.unblock = told.unblock || "Ask again in a minute.";
+    this.blockers = told.blockers || [];
+  }
+}
+
+const offline = () => new Problem(0, {
+  title: "The server does not answer",
+  unblock: "Look whether `provisioner serve` runs and this machine reaches it. This page tries again by itself.",
+});
+
+/** One request below /v1. {verb, body, match, token, signal} */
+export async function ask(path, { verb = "GET", body, match, token, signal } = {}) {
+  const headers = { "X-Provisioner-Console": "1", Accept: "application/json" };
+  if (body !== undefined) headers["Content-Type"] = "application/json";
+  if (verb !== "GET") headers["Idempotency-Key"] = key();
+  if (match) headers["If-Match"] = match;
+  if (token) headers.Authorization = `Bearer ${token}`;
+  let answer;
+  try {
+    answer = await fetch(`/v1${path}`, {
+      method: verb, headers, body: body === undefined ? undefined : JSON.stringify(body), signal, credentials: "same-origin",
+    });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw offline();
+  }
+  const told = await answer.json().catch(() => ({ title: `HTTP ${answer.status}` }));
+  if (answer.ok) return told;
+  if (answer.status === 401 && !token) gone.dispatchEvent(new Event("signed-out"));
+  throw new Problem(answer.status, told);
+}
+
+/** The same, where "there is no such thing" is an answer: null. */
+export async function maybe(path, options) {
+  try {
+    return await ask(path, options);
+  } catch (problem) {
+    if (problem.status === 404 || problem.status === 403) return null;
+    throw problem;
+  }
+}
+
+/** The rows of a list, page by page, at most `most`. */
+export async function all(path, most = 2000, options = {}) {
+  const rows = [];
+  let next = "";
+  do {
+    const query = `${path.includes("?") ? "&" : "?"}limit=500${next ? `&cursor=${encodeURIComponent(next)}` : ""}`;
+    const page = await ask(path + query, options);
+    rows.push(...page.items);
+    next = page.next;
+  } while (next && rows.length < most);
+  return rows;
+}
+
+function key() {
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  return Array.from(bytes, (b) => b.toString(16).padStart(2, "0")).join("");
+}

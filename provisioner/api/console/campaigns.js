@@ -1,0 +1,148 @@
+// Campaigns: the list, and one of them with its waves, its budget, and how far it is.
+
+import { all, ask, maybe } from "./api.js";
+import { asks, operation_words } from "./dialog.js";
+import { blockers, chip, empty, facts, link, made, section, table, tell } from "./dom.js";
+import { follow } from "./live.js";
+import { lasts, many, number, when } from "./words.js";
+
+const STATES = ["done", "soaking", "admitted", "notified", "deferred", "pending", "skipped", "failed"];
+const SHOWN_MAX = 200; // nodes in the table of one campaign
+
+export async function page({ parts, signal, me, go, again }) {
+  return parts[1] ? one(parts[1], { signal, me, again }) : list({ signal, me, go, again });
+}
+
+async function list({ signal, me, go, again }) {
+  const rows = (await all("/campaigns", 2000, { signal })).reverse();
+  const make = me.roles.includes("operator") ? asks({
+    words: "New campaign", title: "Draft a campaign", says: "A draft touches nothing: look at its preview, then start it.", path: "/campaigns",
+    fields: [{ name: "release", words: "Release to bring the nodes to", required: true, most: 128 }, { name: "select", words: "Which nodes, such as rack=su0-* and kind=host", required: true, most: 2000 }],
+    body: (values) => values, done: (operation) => (operation.result?.campaign ? go(["campaigns", operation.result.campaign]) : again()),
+  }) : null;
+  const body = rows.length
+    ? section("All campaigns", table("Campaigns, the newest first", [["Campaign"], ["State"], ["Release"], ["Nodes"], ["By"], ["Made", "num"]],
+      rows.map((c) => [link(["campaigns", c.id], c.id), made("span", {}, chip(c.state, "campaign"), c.reason ? made("span", { class: "quiet block" }, c.reason) : null), c.release, made("code", {}, c.select), c.created_by, when(c.created_at)])))
+    : empty("There is no campaign yet.", "Draft one here, or with `provisioner campaign create --release NAME --select EXPRESSION`.");
+  return { title: "Campaigns", body, beside: make ? made("div", { class: "buttons" }, make) : null, end: follow((row) => row.kind === "campaign", () => again()) };
+}
+
+async function one(id, { signal, me, again }) {
+  const path = `/campaigns/${encodeURIComponent(id)}`;
+  const told = await ask(path, { signal });
+  const draft = told.campaign.state === "draft";
+  // what would happen costs the server a forecast: it is asked for where nothing has happened yet
+  const seen = draft ? await maybe(`${path}/preview`, { signal }).catch(() => null) : null;
+  const view = { told };
+  const progress = made("div", { class: "stack" });
+  const beside = made("div", { class: "buttons" });
+  const head = made("span", {});
+  const draw = () => {
+    const { campaign } = view.told;
+    head.replaceChildren(id, " ", chip(campaign.state, "campaign"));
+    const focused = beside.contains(document.activeElement);
+    beside.replaceChildren(...verbs(view, me, path, seen, again));
+    if (focused) beside.querySelector("button")?.focus();
+    progress.replaceChildren(...[about(campaign), draft ? null : budget(view.told), draft ? forecast(seen) : waves(view.told), draft ? null : nodes(view.told)].filter(Boolean));
+  };
+  draw();
+  const look = async () => {
+    try {
+      const now = await ask(path);
+      if (draft && now.campaign.state !== "draft") again();
+      view.told = now;
+      draw();
+    } catch { /* the next row tries again */ }
+  };
+  const end = follow((row) => row.kind.startsWith("campaign") && (row.detail.campaign === id || !row.detail.campaign), look);
+  return { title: `Campaign ${id}`, heading: head, beside, body: progress, end };
+}
+
+function verbs(view, me, path, seen, again) {
+  if (!me.roles.includes("operator")) return [];
+  const { campaign } = view.told;
+  const done = (operation) => { tell(operation_words(operation)); again(); };
+  const match = () => `"g${view.told.campaign.generation}"`;
+  const reason = [{ name: "reason", words: "Why (it is shown to everybody)" }];
+  const because = (values) => ({ reason: values.reason });
+  const one_way = Object.keys(seen?.one_way ?? {});
+  const made_of = {
+    start: () => asks({
+      words: "Start", title: `Start ${campaign.id}`, path: `${path}/start`, match, done,
+      says: seen ? `${many(seen.blast.hosts + seen.blast.switches, "node")} in ${many(seen.waves.length, "wave")}, about ${lasts(seen.lasts_s)}; ${many(Object.keys(seen.refused).length, "node")} refused.` : "From now on its nodes are upgraded.",
+      fields: one_way.map((step, n) => ({ name: `w${n}`, words: `Nothing undoes: ${step}`, kind: "check", required: true })), body: () => ({ confirm: one_way }),
+    }),
+    pause: () => asks({ words: "Pause", title: `Pause ${campaign.id}`, says: "No further node begins. What is under way ends.", path: `${path}/pause`, fields: reason, body: because, match, done }),
+    resume: () => asks({ words: "Resume", title: `Resume ${campaign.id}`, says: "It goes on. Failures before now are accepted.", path: `${path}/resume`, match, done }),
+    abort: () => asks({ words: "Abort", title: `Abort ${campaign.id}`, says: "It ends for good: nodes that have not begun stay as they are, what is under way ends.", path: `${path}/abort`, fields: reason, body: because, match, danger: true, done }),
+    rollback: () => asks({ words: "Roll back", title: `Roll ${campaign.id} back`, says: `Its nodes are brought back to ${campaign.baseline || "where they were"}, under the same limits.`, path: `${path}/rollback`, match, danger: true, done }),
+  };
+  const may = { draft: ["start", "abort"], started: ["pause", "abort"], paused: ["resume", "rollback", "abort"], stopped: ["resume", "rollback", "abort"], rolling_back: ["pause", "abort"], done: ["rollback"], aborted: ["rollback"] };
+  return (may[campaign.state] ?? []).map((word) => made_of[word]());
+}
+
+function about(campaign) {
+  return made("div", { class: "card" },
+    campaign.reason ? made("p", { class: "notice" }, campaign.reason) : null,
+    facts([["Release", `${campaign.baseline ? `${campaign.baseline} → ` : ""}${campaign.release}`], ["Nodes", made("code", {}, campaign.select)],
+      ["Made", `${when(campaign.created_at)} by ${campaign.created_by}`], ["Started", campaign.started_at ? when(campaign.started_at) : "not yet"]]));
+}
+
+const limit = (l, of) => (l.count ?? Math.max(l.percent > 0 ? 1 : 0, Math.floor((of * l.percent) / 100)));
+const limit_words = (l) => (l.count !== null && l.count !== undefined ? number(l.count) : `${l.percent} %`);
+
+function budget({ campaign, nodes: rows }) {
+  const failed = rows.filter((n) => n.state === "failed").length;
+  const under = rows.filter((n) => n.state === "admitted").length;
+  const may = limit(campaign.policy.failure_budget, rows.length);
+  const over = rows.filter((n) => ["done", "skipped"].includes(n.state)).length;
+  const limits = [...Object.entries(campaign.policy.limits), ...Object.entries(campaign.policy.switch_limits).map(([d, l]) => [`${d} (switches)`, l])];
+  return section("Budget and limits", made("div", { class: "tiles" },
+    tile("Finished", `${number(over)} of ${number(rows.length)}`, over, rows.length, "good"),
+    tile("Failures", `${number(failed)} of ${number(may)} allowed`, failed, Math.max(may, 1), "bad"),
+    tile("Under way", number(under), under, rows.length, "busy")),
+  facts(limits.map(([domain, l]) => [`At once, ${domain.replaceAll("_", " ")}`, limit_words(l)])));
+}
+
+function tile(title, words, value, most, kind) {
+  return made("div", { class: "tile" }, made("p", { class: "quiet" }, title), made("p", { class: "figure" }, words),
+    made("meter", { min: "0", max: String(Math.max(most, 1)), value: String(Math.min(value, most)), "data-kind": kind, "aria-label": `${title}: ${words}` }));
+}
+
+function waves({ campaign, nodes: rows }) {
+  const by = new Map();
+  for (const n of rows) by.set(n.wave, [...(by.get(n.wave) ?? []), n]);
+  if (!by.size) return section("Waves", empty("It has no nodes.", "Its expression picks none: draft another one."));
+  const canary = campaign.policy.canary.size > 0;
+  const items = [...by].sort((a, b) => a[0] - b[0]).map(([wave, members]) => {
+    const counts = STATES.map((state) => [state, members.filter((n) => n.state === state).length]).filter(([, n]) => n);
+    const words = counts.map(([state, n]) => `${number(n)} ${state}`).join(", ");
+    const bar = made("div", { class: "stackbar", role: "img", "aria-label": words }, counts.map(([state, n]) => {
+      const part = made("span", { "data-word": state });
+      part.style.flexGrow = String(n);
+      return part;
+    }));
+    return made("li", {}, made("p", {}, made("span", { class: "strong" }, canary && wave === 0 ? "Canaries" : `Wave ${wave + (canary ? 0 : 1)}`), made("span", { class: "quiet" }, ` · ${many(members.length, "node")}`)), bar, made("p", { class: "quiet" }, words));
+  });
+  return section("Waves", made("ol", { class: "waves", "aria-live": "off" }, items));
+}
+
+function nodes({ nodes: rows }) {
+  const rank = { failed: 0, admitted: 1, soaking: 2, deferred: 3, notified: 4, pending: 5, skipped: 6, done: 7 };
+  const first = [...rows].sort((a, b) => rank[a.state] - rank[b.state] || a.wave - b.wave || a.node.localeCompare(b.node, "en", { numeric: true })).slice(0, SHOWN_MAX);
+  return section("Nodes", rows.length > first.length ? made("p", { class: "quiet" }, `The first ${number(first.length)} of ${number(rows.length)}: what needs you comes first.`) : null,
+    table("Nodes of the campaign", [["Node"], ["Progress"], ["Wave", "num"], ["Admitted", "num"], ["Finished", "num"], ["Reason"]],
+      first.map((n) => [link(["nodes", n.node], n.node), chip(n.state, "progress"), String(n.wave), when(n.admitted_at), when(n.finished_at), n.reason || (n.deferred_until ? `put off until ${when(n.deferred_until)}` : n.earliest_at ? `not before ${when(n.earliest_at)}` : "—")])));
+}
+
+function forecast(seen) {
+  if (!seen) return section("Preview", empty("The preview cannot be made now.", "Ask again in a minute."));
+  const refused = Object.values(seen.refused);
+  return made("div", { class: "stack" }, section("Preview",
+    facts([["Lasts", seen.lasts_s >= 0 ? `about ${lasts(seen.lasts_s)}` : "it never ends"], ["Steps", number(seen.steps)], ["Resets", number(seen.resets)], ["Out of service, together", `${number(seen.minutes)} min`],
+      ["At most at once", `${many(seen.at_once.hosts, "host")}, ${many(seen.at_once.switches, "switch", "switches")}, ${many(seen.at_once.gpus, "GPU")}`], ["Tenants that feel it", seen.blast.tenants.join(", ") || "none"], ["Already there", many(seen.unchanged.length, "node")]]),
+    seen.waves.length ? table("Waves", [["Wave"], ["Nodes", "num"], ["GPUs", "num"], ["Resets", "num"], ["Begins", "num"], ["Ends", "num"]],
+      seen.waves.map((w) => [w.name, number(w.nodes.length), number(w.blast.gpus), number(w.resets), w.begins_s < 0 ? "never" : `+${lasts(w.begins_s)}`, w.ends_s < 0 ? "never" : `+${lasts(w.ends_s)}`]))
+      : empty("It would upgrade nothing.", "See what is refused, or which nodes it picks."), seen.stopped.length ? blockers(seen.stopped) : null),
+  refused.length ? section("Refused", made("p", { class: "quiet" }, `${many(refused.length, "node")} would not be upgraded.`), blockers(refused.slice(0, 50)), refused.length > 50 ? made("p", { class: "quiet" }, `and ${number(refused.length - 50)} more`) : null) : null);
+}

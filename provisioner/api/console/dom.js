@@ -1,0 +1,88 @@
+// Builds pages. Rule: what a device, a person or the server said becomes text, never markup; there
+// is no other way to put words into a page than `made`.
+
+const OWN = /^(#|\/(console|v1)\/)/;
+
+/** An element. `about`: attributes; `on`: {event: handler}; `class`; null and false are left out. */
+export function made(tag, about = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(about)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name === "on") {
+      for (const [event, handler] of Object.entries(value)) element.addEventListener(event, handler);
+    } else if (name === "href") {
+      if (OWN.test(value)) element.setAttribute("href", value);
+    } else if (name.startsWith("on") || name === "style" || name === "src" || name === "srcdoc") {
+      throw new Error(`${name} is never set by words`);
+    } else {
+      element.setAttribute(name, value === true ? "" : String(value));
+    }
+  }
+  append(element, children);
+  return element;
+}
+
+function append(element, children) {
+  for (const child of children.flat(3)) {
+    if (child === null || child === undefined || child === false) continue;
+    element.append(child instanceof Node ? child : tame(String(child)));
+  }
+}
+
+/** Text without the characters that turn or hide other text (bidirectional controls, C0, C1). */
+export function tame(words) {
+  return words.replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]/g, "\ufffd");
+}
+
+/** A link to another page of the console. */
+export function link(where, words, about = {}) {
+  return made("a", { href: `#/${where.map(encodeURIComponent).join("/")}`, ...about }, words);
+}
+
+/** A table: heads are [words, class]; rows are arrays of children for each cell. */
+export function table(caption, heads, rows) {
+  const head = made("tr", {}, heads.map((h) => made("th", { scope: "col", class: h[1] }, h[0])));
+  const body = rows.map((row) => made("tr", {}, row.map((cell, i) => made(
+    i === 0 ? "th" : "td", { scope: i === 0 ? "row" : null, class: heads[i][1], "data-head": heads[i][0] }, cell,
+  ))));
+  return made("div", { class: "scroll", role: "region", "aria-label": caption, tabindex: "0" },
+    made("table", {}, made("caption", { class: "visually-hidden" }, caption),
+      made("thead", {}, head), made("tbody", {}, body)));
+}
+
+/** Pairs of a name and what it is; pairs without a value are left out. */
+export function facts(pairs) {
+  const shown = pairs.filter(([, value]) => value !== null && value !== undefined && value !== "");
+  return made("dl", { class: "facts" }, shown.map(([name, value]) => made("div", {},
+    made("dt", {}, name), made("dd", {}, value))));
+}
+
+/** A section with a heading. */
+export function section(title, ...children) {
+  const id = `s-${title.toLowerCase().replace(/[^a-z]+/g, "-")}`;
+  return made("section", { class: "card", "aria-labelledby": id },
+    made("h2", { id }, title), children);
+}
+
+/** What stands where there is nothing yet, with what to do. */
+export function empty(title, todo) {
+  return made("div", { class: "empty" }, made("p", { class: "strong" }, title), todo && made("p", {}, todo));
+}
+
+/** A coloured dot with a word: the word says it, the colour helps. */
+export function chip(word, kind = "state") {
+  return made("span", { class: "chip", "data-kind": kind, "data-word": word }, word.replaceAll("_", " ") || "none");
+}
+
+/** What stands in the way, each with what would take it away. */
+export function blockers(rows) {
+  return made("ul", { class: "blockers" }, rows.map((b) => made("li", {},
+    made("p", {}, made("span", { class: "strong" }, b.subject), ": ", b.detail || b.reason.replaceAll("_", " ")),
+    made("p", { class: "unblock" }, made("span", { class: "tag" }, "To unblock"), " ", b.unblock || "Nobody knows yet."),
+  )));
+}
+
+/** Tell whoever does not see the screen. */
+export function tell(words) {
+  document.getElementById("told").textContent = tame(words);
+}

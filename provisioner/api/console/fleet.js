@@ -1,0 +1,166 @@
+// The fleet: a map by rack or by rail, coloured by state or by release, filtered, and as a table.
+
+import { made, chip, empty, link, tell } from "./dom.js";
+import { Fleet } from "./fleet_data.js";
+import { FleetMap } from "./map.js";
+import { regroup } from "./map_layout.js";
+import { colours } from "./palette.js";
+import { Rows } from "./rows.js";
+import { many, number } from "./words.js";
+
+const kept = { by: "rack", field: "state", as: "map", where: "" }; // as it was left
+
+/** The page; `where` is a filter to begin with. */
+export async function page({ query, signal, go }) {
+  if (query.has("where")) kept.where = query.get("where");
+  const fleet = new Fleet();
+  await fleet.load(signal);
+  const view = new View(fleet, go);
+  return { title: "Fleet", body: view.body, wide: true, shown: () => view.update(), end: () => view.end() };
+}
+
+class View {
+  #picked = null;
+  #timer = 0;
+
+  constructor(fleet, go) {
+    this.fleet = fleet;
+    this.filter = made("input", {
+      type: "search", id: "where", value: kept.where, placeholder: "state=released and rack=su0-*", spellcheck: "false",
+      autocomplete: "off", autocapitalize: "off", "aria-describedby": "where-said", maxlength: "2000",
+    });
+    this.said = made("p", { id: "where-said", class: "said", role: "status" });
+    this.legend = made("ul", { class: "legend", "aria-label": "Legend: choose one to see only these" });
+    this.pointed = made("p", { class: "pointed", "aria-live": "polite", "aria-atomic": "true" });
+    this.box = made("div", {
+      class: "map", tabindex: "0", role: "application", "aria-roledescription": "map of nodes",
+      "aria-label": "Fleet. Arrow keys move from node to node, Enter opens one. The table has the same.",
+    }, made("div", { class: "map-stick" }, made("canvas", { "aria-hidden": "true" })), made("div", { class: "map-room" }), made("div", { class: "map-mark", hidden: true }));
+    this.rows = new Rows(["Node", "State", "Release", "Tenant", "Rack", "Unit", "Rails"], (i) => this.#row(i));
+    this.map = new FleetMap(this.box, {
+      opened: (name) => go(["nodes", name]),
+      pointed: (i, group) => this.#point(i, group),
+    });
+    const zooms = made("div", { class: "buttons", role: "group", "aria-label": "Size of the squares" },
+      [["−", "Smaller", -2], ["Fit", "As large as fits", 0], ["+", "Larger", 2]].map(([sign, words, by]) => made("button", {
+        type: "button", class: "small", "aria-label": words, title: words, on: { click: () => this.map.zoom(by) },
+      }, sign)));
+    this.zooms = zooms;
+    this.body = made("div", { class: "fleet" },
+      made("div", { class: "toolbar" },
+        this.#choice("Arrange", "by", [["rack", "Rack"], ["rail", "Rail"]]),
+        this.#choice("Colour", "field", [["state", "State"], ["release", "Release"]]),
+        this.#choice("Show", "as", [["map", "Map"], ["table", "Table"]]),
+        zooms,
+        made("div", { class: "grow filter" }, made("label", { for: "where", class: "visually-hidden" }, "Filter: an expression over nodes"), this.filter)),
+      this.said, this.legend, this.box, this.rows.body, this.pointed);
+    this.filter.addEventListener("input", () => {
+      clearTimeout(this.#timer);
+      this.#timer = setTimeout(() => this.update(), 150);
+    });
+    fleet.addEventListener("changed", () => this.#paint());
+    fleet.addEventListener("placed", () => { regroup(); this.update(); });
+    this.dark = matchMedia("(prefers-color-scheme: dark)");
+    this.repaint = () => this.#paint();
+    this.dark.addEventListener("change", this.repaint);
+    document.addEventListener("theme", this.repaint);
+  }
+
+  end() {
+    this.fleet.end();
+    this.map.end();
+    this.rows.end();
+    clearTimeout(this.#timer);
+    this.dark.removeEventListener("change", this.repaint);
+    document.removeEventListener("theme", this.repaint);
+  }
+
+  #choice(title, name, options) {
+    const group = made("fieldset", { class: "choice" }, made("legend", { class: "visually-hidden" }, title));
+    for (const [value, words] of options) {
+      const input = made("input", { type: "radio", name, value, id: `${name}-${value}`, checked: kept[name] === value });
+      input.addEventListener("change", () => { kept[name] = value; this.update(); });
+      group.append(input, made("label", { for: `${name}-${value}` }, words));
+    }
+    return group;
+  }
+
+  update() {
+    kept.where = this.filter.value;
+    try {
+      this.#picked = this.fleet.pick(kept.where);
+      this.said.classList.remove("bad");
+      this.filter.removeAttribute("aria-invalid");
+    } catch (wrong) {
+      this.said.textContent = wrong.message;
+      this.said.classList.add("bad");
+      this.filter.setAttribute("aria-invalid", "true");
+      return;
+    }
+    this.box.hidden = kept.as !== "map" || !this.fleet.size;
+    this.zooms.hidden = this.box.hidden;
+    this.rows.body.hidden = kept.as !== "table" || !this.fleet.size;
+    this.#paint();
+    this.map.relay();
+  }
+
+  /** Colours, numbers and rows as they are now. */
+  #paint() {
+    if (kept.where.trim()) this.#picked = this.fleet.pick(kept.where);
+    const counts = this.fleet.counts(kept.field, this.#picked);
+    const colour = colours(kept.field, [...this.fleet.counts(kept.field, null).keys()]);
+    const shown = [...counts.values()].reduce((a, b) => a + b, 0);
+    if (!this.fleet.size) {
+      this.said.replaceChildren(empty("There is no node yet.", "Take some in: `provisioner intake SITE.yaml --data var`, then start `provisioner serve`."));
+    } else if (this.#picked && !shown) {
+      this.said.textContent = "No node is like that. Change the filter, or clear it.";
+    } else {
+      this.said.textContent = this.#picked ? `${number(shown)} of ${many(this.fleet.size, "node")}` : many(this.fleet.size, "node");
+    }
+    this.#legend(counts, colour);
+    this.map.view = { fleet: this.fleet, by: kept.by, field: kept.field, picked: this.#picked, colour };
+    this.map.draw();
+    const places = [];
+    for (let i = 0; i < this.fleet.size; i += 1) if (!this.#picked || this.#picked[i]) places.push(i);
+    this.rows.show(places);
+  }
+
+  #legend(counts, colour) {
+    const words = [...counts].sort((a, b) => b[1] - a[1]);
+    const entries = words.slice(0, 12).map(([word, n]) => {
+      const swatch = made("span", { class: "swatch", "aria-hidden": "true" });
+      swatch.style.background = colour(word);
+      return made("li", {}, made("button", {
+        type: "button", class: "entry", on: { click: () => this.#only(word) }, title: `Show only ${word || "those without"}`,
+      }, swatch, made("span", {}, word.replaceAll("_", " ") || "none"), made("span", { class: "count" }, number(n))));
+    });
+    if (words.length > 12) entries.push(made("li", { class: "quiet" }, `and ${words.length - 12} more`));
+    this.legend.replaceChildren(...entries);
+  }
+
+  #only(word) {
+    const term = `${kept.field}="${word.replaceAll('"', "?")}"`;
+    this.filter.value = this.filter.value.trim() === term ? "" : term;
+    this.update();
+    tell(this.said.textContent);
+  }
+
+  #point(i, group) {
+    if (i < 0) {
+      this.pointed.replaceChildren("Point at a square, or move with the arrow keys.");
+      return;
+    }
+    const f = this.fleet;
+    const told = [f.word("state", i), f.word("tenant", i) && `tenant ${f.word("tenant", i)}`, f.word("release", i), group?.title];
+    this.pointed.replaceChildren(made("span", { class: "strong" }, f.nodes[i]), ` · ${told.filter(Boolean).join(" · ")}`);
+  }
+
+  #row(i) {
+    const f = this.fleet;
+    const rails = f.ports(i).map(([rail]) => rail).filter((r) => r >= 0);
+    return [
+      link(["nodes", f.nodes[i]], f.nodes[i]), chip(f.word("state", i)), f.word("release", i), f.word("tenant", i) || "—",
+      f.word("rack", i) || "—", `${f.word("pod", i)}/${f.word("su", i)}`, rails.length ? `${Math.min(...rails)}–${Math.max(...rails)}` : "—",
+    ];
+  }
+}

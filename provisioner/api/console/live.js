@@ -1,0 +1,134 @@
+// What happens, as it happens: one stream of server-sent events for the whole page, read with fetch
+// (EventSource tells only of kinds that one names). It goes on where it ended. A page that nobody
+// looks at lets go of it after a while and catches up later, so it costs the server nothing.
+
+import { gone } from "./api.js";
+
+const HIDDEN_MS = 30_000; // a browser has six connections to a server; hidden pages shall not keep them
+const LINE_MAX = 1_000_000; // characters of one event
+
+/** Events "row" (detail: the journal's row) and "status" (detail: live, waiting, off). */
+class Live extends EventTarget {
+  last = -1; // number of the newest row that is known
+  status = "off";
+  #cut = null;
+  #wanted = false;
+  #timer = 0;
+  #ready = null;
+  #isReady = () => {};
+
+  constructor() {
+    super();
+    document.addEventListener("visibilitychange", () => {
+      clearTimeout(this.#timer);
+      if (!document.hidden) this.#open();
+      else this.#timer = setTimeout(() => this.#cut?.abort(), HIDDEN_MS);
+    });
+    window.addEventListener("online", () => this.#open());
+  }
+
+  /** Listen from now on; resolves once the server said where "now" is, or that it cannot. */
+  start() {
+    this.#wanted = true;
+    this.#ready ??= new Promise((done) => { this.#isReady = done; });
+    this.#open();
+    return this.#ready;
+  }
+
+  /** Hear again the rows before now, at most so many, then go on. */
+  replay(rows) {
+    this.last = Math.max(0, this.last - rows);
+    this.#cut?.abort();
+    this.#cut = null;
+    this.start();
+  }
+
+  stop() {
+    this.#wanted = false;
+    this.last = -1;
+    this.#ready = null;
+    this.#cut?.abort();
+    this.#tell("off");
+  }
+
+  #tell(status) {
+    this.status = status;
+    this.dispatchEvent(new CustomEvent("status", { detail: status }));
+  }
+
+  async #open() {
+    if (this.#cut || !this.#wanted || document.hidden) return;
+    const cut = new AbortController();
+    this.#cut = cut;
+    let pause = 1000;
+    while (this.#wanted && this.#cut === cut && !cut.signal.aborted) {
+      try {
+        await this.#listen(cut.signal, () => { pause = 1000; });
+      } catch (error) {
+        if (error.name === "AbortError") break;
+      }
+      this.#isReady();
+      if (cut.signal.aborted) break;
+      this.#tell("waiting");
+      await new Promise((done) => { setTimeout(done, pause * (0.5 + Math.random())); });
+      pause = Math.min(pause * 2, 30_000);
+    }
+    if (this.#cut === cut) this.#cut = null;
+  }
+
+  async #listen(signal, heard) {
+    const headers = { Accept: "text/event-stream" };
+    if (this.last >= 0) headers["Last-Event-ID"] = String(this.last);
+    const answer = await fetch("/v1/events/stream", { headers, signal, credentials: "same-origin" });
+    if (answer.status === 401) {
+      this.stop();
+      gone.dispatchEvent(new Event("signed-out"));
+      return;
+    }
+    if (!answer.ok || !answer.body) throw new Error(`HTTP ${answer.status}`);
+    this.#tell("live");
+    let rest = "";
+    const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+    for (;;) {
+      const { value, done } = await reader.read();
+      if (done) return;
+      heard();
+      const blocks = (rest + value).split("\n\n");
+      rest = blocks.pop();
+      if (rest.length > LINE_MAX) throw new Error("an event is too long");
+      for (const block of blocks) this.#one(block);
+    }
+  }
+
+  #one(block) {
+    const fields = {};
+    for (const line of block.split("\n")) {
+      const at = line.indexOf(": ");
+      if (at > 0) fields[line.slice(0, at)] = line.slice(at + 2);
+    }
+    if (fields.id === undefined) return;
+    this.last = Number(fields.id);
+    this.#isReady();
+    if (fields.event === "cursor") return;
+    let row;
+    try {
+      row = JSON.parse(fields.data);
+    } catch {
+      return; // not ours to repair: the next row says more
+    }
+    this.dispatchEvent(new CustomEvent("row", { detail: row }));
+  }
+}
+
+export const live = new Live();
+
+/** Call `look` soon after rows that `concerns` picks, at most once in a while. Returns how to end it. */
+export function follow(concerns, look, pause_ms = 400) {
+  let timer = 0;
+  const heard = (event) => {
+    if (!concerns(event.detail) || timer) return;
+    timer = setTimeout(() => { timer = 0; look(); }, pause_ms);
+  };
+  live.addEventListener("row", heard);
+  return () => { clearTimeout(timer); live.removeEventListener("row", heard); };
+}

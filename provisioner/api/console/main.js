@@ -1,0 +1,162 @@
+// The shell: who is signed in, which page is shown, what the address says. A page is a function
+// that gives {title, body, shown, end}; it is asked for anew with every change of the address.
+
+import { ask, gone, Problem } from "./api.js";
+import { append_blockers } from "./problem_words.js";
+import { link, made, tell } from "./dom.js";
+import { live } from "./live.js";
+import { sign_in } from "./login.js";
+
+const PAGES = {
+  fleet: () => import("./fleet.js"),
+  nodes: () => import("./node.js"),
+  campaigns: () => import("./campaigns.js"),
+  cases: () => import("./cases.js"),
+  tenants: () => import("./tenants.js"),
+  events: () => import("./events.js"),
+};
+const NAV = [["fleet", "Fleet"], ["campaigns", "Campaigns"], ["cases", "Cases"], ["tenants", "Tenants"], ["events", "Events"]];
+const at = (id) => document.getElementById(id);
+let me = null;
+let shown = null;
+let cut = null;
+
+/** Go to a page of the console. */
+export function go(where, query = "") {
+  location.hash = `#/${where.map(encodeURIComponent).join("/")}${query ? `?${query}` : ""}`;
+}
+
+function address() {
+  const [path, query = ""] = location.hash.replace(/^#\/?/, "").split("?");
+  const parts = path.split("/").filter(Boolean).map((p) => {
+    try { return decodeURIComponent(p); } catch { return p; }
+  });
+  return { parts: parts.length ? parts : ["fleet"], query: new URLSearchParams(query) };
+}
+
+async function show() {
+  cut?.abort();
+  cut = new AbortController();
+  const { signal } = cut;
+  shown?.end?.();
+  shown = null;
+  const { parts, query } = address();
+  const main = at("main");
+  main.setAttribute("aria-busy", "true");
+  mark(parts[0]);
+  let page;
+  try {
+    const load = Object.hasOwn(PAGES, parts[0]) ? PAGES[parts[0]] : null;
+    if (!load) throw new Problem(404, { title: "There is no such page", unblock: "Choose one above." });
+    page = await (await load()).page({ parts, query, signal, me, go, again: () => show() });
+  } catch (problem) {
+    if (problem.name === "AbortError" || signal.aborted) return;
+    page = failed(problem);
+  }
+  if (signal.aborted) {
+    page.end?.();
+    return;
+  }
+  shown = page;
+  const title = made("h1", { tabindex: "-1" }, page.heading ?? page.title);
+  main.className = page.wide ? "wide" : "";
+  main.replaceChildren(made("div", { class: "title" }, title, page.beside), page.body);
+  main.removeAttribute("aria-busy");
+  document.title = `${page.title} · Provisioner`;
+  if (!address.first) title.focus({ preventScroll: true });
+  address.first = false;
+  page.shown?.();
+}
+
+function failed(problem) {
+  const body = made("div", { class: "card" });
+  append_blockers(body, problem);
+  body.append(made("button", { type: "button", on: { click: () => show() } }, "Try again"));
+  return { title: problem.title ?? "It failed", body };
+}
+
+function mark(name) {
+  for (const a of at("bar").querySelectorAll("nav a")) {
+    const mine = a.dataset.page === name || (name === "nodes" && a.dataset.page === "fleet");
+    if (mine) a.setAttribute("aria-current", "page");
+    else a.removeAttribute("aria-current");
+  }
+}
+
+function bar() {
+  const dot = made("span", { class: "live", "data-status": live.status, role: "status" }, words_of(live.status));
+  live.addEventListener("status", (event) => {
+    dot.dataset.status = event.detail;
+    dot.textContent = words_of(event.detail);
+  });
+  const nav = made("nav", { "aria-label": "Pages" }, NAV.map(([name, words]) => link([name], words, { "data-page": name })));
+  const theme = made("button", { type: "button", class: "small ghost", on: { click: turn } }, "");
+  at("bar").replaceChildren(
+    made("a", { class: "brand", href: "#/fleet" }, made("span", { class: "brand-sign", "aria-hidden": "true" }), "Provisioner"),
+    nav, made("div", { class: "who" }, dot, made("span", { class: "subject" }, `${me.subject} (${me.roles.join(", ")})`), theme,
+      made("button", { type: "button", class: "small ghost", on: { click: leave } }, "Sign out")),
+  );
+  at("bar").hidden = false;
+  label();
+}
+
+const words_of = (status) => ({ live: "Live", waiting: "Reconnecting", off: "Not live" })[status];
+
+function dark() {
+  const chosen = document.documentElement.dataset.theme;
+  return chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+}
+
+function label() {
+  const words = dark() ? "Light" : "Dark";
+  const button = at("bar").querySelector(".who button");
+  button.textContent = words;
+  button.setAttribute("aria-label", `${words} colours`);
+}
+
+function turn() {
+  const theme = dark() ? "light" : "dark";
+  document.documentElement.dataset.theme = theme;
+  try { localStorage.setItem("theme", theme); } catch { /* it holds for this page */ }
+  label();
+  document.dispatchEvent(new Event("theme"));
+}
+
+async function leave() {
+  try { await ask("/session", { verb: "DELETE" }); } catch { /* the cookie was worth nothing any more */ }
+  out("You are signed out.");
+}
+
+function out(words) {
+  live.stop();
+  cut?.abort();
+  shown?.end?.();
+  shown = null;
+  me = null;
+  at("bar").hidden = true;
+  at("main").className = "";
+  document.title = "Sign in · Provisioner";
+  at("main").replaceChildren(sign_in(words, begin));
+  at("main").querySelector("input").focus();
+}
+
+async function begin(who) {
+  me = who;
+  bar();
+  live.start();
+  await show();
+  tell(`Signed in as ${me.subject}`);
+}
+
+async function open() {
+  gone.addEventListener("signed-out", () => { if (me) out("Your token is not good any more: sign in with another one."); });
+  window.addEventListener("hashchange", () => { if (me) show(); });
+  address.first = true;
+  try {
+    await begin(await ask("/me"));
+  } catch (problem) {
+    out(problem.status === 401 ? "" : `${problem.title}. ${problem.unblock ?? ""}`);
+  }
+}
+
+open();

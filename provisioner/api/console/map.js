@@ -1,0 +1,287 @@
+// Draws the fleet: one square for each node (by rack), or for each cable (by rail). Only what is
+// seen is drawn, so that 65,536 nodes scroll as smoothly as 64. `fleet.js` has the same as a table.
+
+import { tame } from "./dom.js";
+import { lay, rows_between } from "./map_layout.js";
+
+const LABEL_PX = 11;
+
+export class FleetMap {
+  #layout = null;
+  #frame = 0;
+  #hover = null;
+  #at = null;
+  #zoom = 0;
+
+  /** `opened(name)` is called for a chosen node, `pointed(place)` for one that is pointed at. */
+  constructor(box, { opened, pointed }) {
+    this.box = box;
+    this.canvas = box.querySelector("canvas");
+    this.room = box.querySelector(".map-room");
+    this.mark = box.querySelector(".map-mark");
+    this.opened = opened;
+    this.pointed = pointed;
+    this.view = { fleet: null, by: "rack", field: "state", picked: null, colour: () => "#888" };
+    this.sizes = new ResizeObserver(() => this.relay());
+    this.sizes.observe(box);
+    box.addEventListener("scroll", () => this.draw(), { passive: true });
+    box.addEventListener("pointermove", (e) => this.#point(this.#under(e)));
+    box.addEventListener("pointerleave", () => this.#point(this.#at));
+    box.addEventListener("click", (e) => this.#open(this.#under(e)));
+    box.addEventListener("keydown", (e) => this.#key(e));
+    box.addEventListener("focus", () => this.#point((this.#at ??= this.#first())));
+    box.addEventListener("blur", () => this.#point(null));
+  }
+
+  end() {
+    this.sizes.disconnect();
+    cancelAnimationFrame(this.#frame);
+  }
+
+  show(changes) {
+    Object.assign(this.view, changes);
+    this.relay();
+  }
+
+  /** Larger or smaller squares; 0 fits them. */
+  zoom(by) {
+    this.#zoom = by === 0 ? 0 : Math.min(48, Math.max(3, (this.#zoom || this.#layout?.cell || 8) + by));
+    this.relay();
+  }
+
+  get cell() {
+    return this.#layout?.cell ?? 0;
+  }
+
+  /** Place everything anew. */
+  relay() {
+    if (!this.view.fleet || !this.box.clientWidth) return;
+    this.#layout = lay(this.view.fleet, this.view.by, this.box.clientWidth, this.box.clientHeight, this.#zoom);
+    this.room.style.height = `${this.#layout.height}px`;
+    this.#at = null;
+    this.#point(null);
+    this.draw();
+  }
+
+  draw() {
+    this.#frame ||= requestAnimationFrame(() => {
+      this.#frame = 0;
+      this.#draw();
+    });
+  }
+
+  #draw() {
+    const { box, canvas, view } = this;
+    const ratio = Math.min(window.devicePixelRatio || 1, 2);
+    const [w, h] = [box.clientWidth, box.clientHeight];
+    if (canvas.width !== Math.round(w * ratio) || canvas.height !== Math.round(h * ratio)) {
+      canvas.width = Math.round(w * ratio);
+      canvas.height = Math.round(h * ratio);
+      canvas.style.width = `${w}px`;
+      canvas.style.height = `${h}px`;
+    }
+    const ink = getComputedStyle(box);
+    const g = canvas.getContext("2d", { alpha: true });
+    g.setTransform(ratio, 0, 0, ratio, 0, 0);
+    g.clearRect(0, 0, w, h);
+    const top = box.scrollTop;
+    const buckets = this.#words(g, top, h, ink);
+    const { index, values } = view.fleet.column(view.field);
+    const paint = values.map((v) => view.colour(v[0] ?? ""));
+    const off = ink.getPropertyValue("--cell-off");
+    const c = this.#layout.cell;
+    const round = c >= 12 && this.#count(buckets) < 4000;
+    const by_colour = new Map();
+    for (const [group, x0, y0] of buckets) {
+      for (let k = 0; k < group.cells.length; k += 1) {
+        const i = group.cells[k];
+        const colour = view.picked && !view.picked[i] ? off : paint[index[i]];
+        let list = by_colour.get(colour);
+        if (!list) by_colour.set(colour, (list = []));
+        list.push(x0 + (k % group.cols) * this.#layout.step, y0 + Math.floor(k / group.cols) * this.#layout.step, i);
+      }
+    }
+    for (const [colour, list] of by_colour) {
+      g.fillStyle = colour;
+      if (round) {
+        g.beginPath();
+        for (let n = 0; n < list.length; n += 3) g.roundRect(list[n], list[n + 1], c, c, Math.min(5, c / 5));
+        g.fill();
+      } else {
+        for (let n = 0; n < list.length; n += 3) g.fillRect(list[n], list[n + 1], c, c);
+      }
+      if (c >= 9 && colour !== off) this.#signs(g, list, c, ink);
+    }
+  }
+
+  #count(buckets) {
+    let n = 0;
+    for (const [group] of buckets) n += group.cells.length;
+    return n;
+  }
+
+  /** What needs a person has a sign of its own: colour alone says nothing to some of us. */
+  #signs(g, list, c, ink) {
+    g.strokeStyle = ink.getPropertyValue("--cell-sign");
+    g.lineWidth = Math.max(1.5, c / 10);
+    g.beginPath();
+    for (let n = 0; n < list.length; n += 3) {
+      if (this.view.fleet.word("state", list[n + 2]) !== "quarantined") continue;
+      const [x, y, r] = [list[n] + c / 2, list[n + 1] + c / 2, c / 5];
+      g.moveTo(x - r, y - r);
+      g.lineTo(x + r, y + r);
+      g.moveTo(x + r, y - r);
+      g.lineTo(x - r, y + r);
+    }
+    g.stroke();
+  }
+
+  /** Draws the labels that are seen; gives [group, x, y] of the groups that are. */
+  #words(g, top, h, ink) {
+    const seen = [];
+    const { sections, head, label, cell } = this.#layout;
+    const [strong, quiet] = [ink.color, ink.getPropertyValue("--quiet")];
+    const font = ink.fontFamily;
+    const [from, to] = rows_between(sections, top - 40, top + h);
+    for (let s = from; s < to; s += 1) {
+      const part = sections[s];
+      const y = part.y - top;
+      if (y > h || y + part.height < 0) continue;
+      if (head && part.title) {
+        g.font = `600 ${LABEL_PX + 1}px ${font}`;
+        g.fillStyle = strong;
+        this.#write(g, part.title, part.x, y + head - 8, part.width);
+      }
+      g.font = `${LABEL_PX}px ${font}`;
+      g.fillStyle = quiet;
+      for (const group of part.groups) {
+        const gy = y + group.y;
+        if (gy > h || gy + group.height < 0) continue;
+        if (label) this.#write(g, group.title, part.x + group.x, gy + label - 5, group.width);
+        seen.push([group, part.x + group.x, gy + (label || 0)]);
+      }
+    }
+    this.#layout.seen = seen.length;
+    return cell ? seen : [];
+  }
+
+  #write(g, words, x, y, room) {
+    let text = tame(words);
+    if (g.measureText(text).width > room) {
+      let keep = Math.floor((text.length * room) / g.measureText(text).width) - 1;
+      while (keep > 2 && g.measureText(`${text.slice(0, keep)}…`).width > room) keep -= 1;
+      if (keep < 3) return;
+      text = `${text.slice(0, keep)}…`;
+    }
+    g.fillText(text, x, y);
+  }
+
+  #under(event) {
+    const box = this.box.getBoundingClientRect();
+    return this.#hit(event.clientX - box.left, event.clientY - box.top + this.box.scrollTop);
+  }
+
+  /** {section, group, k} at a point of the whole map, or null. */
+  #hit(x, y) {
+    if (!this.#layout) return null;
+    const { sections, step, label } = this.#layout;
+    const [from, to] = rows_between(sections, y, y + 1);
+    for (let s = from; s < to; s += 1) {
+      const part = sections[s];
+      if (x < part.x || x > part.x + part.width || y < part.y || y > part.y + part.height) continue;
+      for (let n = 0; n < part.groups.length; n += 1) {
+        const group = part.groups[n];
+        const [col, row] = [Math.floor((x - part.x - group.x) / step), Math.floor((y - part.y - group.y - label) / step)];
+        if (col < 0 || col >= group.cols || row < 0) continue;
+        const k = row * group.cols + col;
+        if (k < group.cells.length) return { s, n, k };
+      }
+    }
+    return null;
+  }
+
+  #first() {
+    return this.#layout?.sections[0]?.groups[0]?.cells.length ? { s: 0, n: 0, k: 0 } : null;
+  }
+
+  #group(spot) {
+    return this.#layout.sections[spot.s].groups[spot.n];
+  }
+
+  #point(spot) {
+    this.#hover = spot;
+    this.mark.hidden = !spot;
+    if (!spot) {
+      this.pointed(-1, null);
+      return;
+    }
+    const [x, y] = this.#corner(spot);
+    const c = this.#layout.cell;
+    Object.assign(this.mark.style, { width: `${c + 4}px`, height: `${c + 4}px`, transform: `translate(${x - 2}px, ${y - 2}px)` });
+    this.pointed(this.#group(spot).cells[spot.k], this.#group(spot));
+  }
+
+  #corner({ s, n, k }) {
+    const part = this.#layout.sections[s];
+    const group = part.groups[n];
+    const { step, label } = this.#layout;
+    return [part.x + group.x + (k % group.cols) * step, part.y + group.y + label + Math.floor(k / group.cols) * step];
+  }
+
+  #open(spot) {
+    if (spot) this.opened(this.view.fleet.nodes[this.#group(spot).cells[spot.k]]);
+  }
+
+  #key(event) {
+    if (event.altKey || event.ctrlKey || event.metaKey) return;
+    const spot = this.#at ?? this.#first();
+    if (!spot) return;
+    const moves = {
+      ArrowRight: () => this.#along(spot, 1),
+      ArrowLeft: () => this.#along(spot, -1),
+      ArrowDown: () => this.#across(spot, 1),
+      ArrowUp: () => this.#across(spot, -1),
+      PageDown: () => this.#section(spot, 1),
+      PageUp: () => this.#section(spot, -1),
+      Home: () => this.#first(),
+      End: () => {
+        const s = this.#layout.sections.length - 1;
+        const n = this.#layout.sections[s].groups.length - 1;
+        return { s, n, k: this.#layout.sections[s].groups[n].cells.length - 1 };
+      },
+    };
+    if (event.key === "Enter") this.#open(spot);
+    else if (moves[event.key]) {
+      this.#at = moves[event.key]() ?? spot;
+      const y = this.#corner(this.#at)[1];
+      const { scrollTop, clientHeight } = this.box;
+      if (y < scrollTop + 8) this.box.scrollTop = y - 60;
+      else if (y + this.#layout.cell > scrollTop + clientHeight - 8) this.box.scrollTop = y - clientHeight + this.#layout.cell + 20;
+      this.#point(this.#at);
+    } else return;
+    event.preventDefault();
+  }
+
+  #along({ s, n, k }, by) {
+    const group = this.#group({ s, n });
+    if (group.cells[k + by] !== undefined) return { s, n, k: k + by };
+    const next = this.#layout.sections[s].groups[n + by] ? [s, n + by]
+      : this.#layout.sections[s + by] ? [s + by, by > 0 ? 0 : this.#layout.sections[s + by].groups.length - 1] : null;
+    if (!next) return null;
+    return { s: next[0], n: next[1], k: by > 0 ? 0 : this.#group({ s: next[0], n: next[1] }).cells.length - 1 };
+  }
+
+  #across(spot, by) {
+    const [x, y] = this.#corner(spot);
+    const { cell, step, height } = this.#layout;
+    for (let at = y + cell / 2 + by * step; at > 0 && at < height; at += by * Math.max(2, step / 2)) {
+      const found = this.#hit(x + cell / 2, at);
+      if (found) return found;
+    }
+    return null;
+  }
+
+  #section({ s }, by) {
+    return this.#layout.sections[s + by] ? { s: s + by, n: 0, k: 0 } : null;
+  }
+}

@@ -1,0 +1,147 @@
+// Where every square of the map is: units beside one another, racks within units, nodes within racks.
+// No drawing here: numbers in, numbers out.
+
+import { number } from "./words.js";
+
+const SIZES = [34, 28, 24, 20, 17, 14, 12, 10, 9, 8, 7, 6, 5, 4, 3]; // pixels of a square; the largest that fits
+const SMALLEST = 5; // smaller ones nobody can point at: the map scrolls instead
+const order = new Intl.Collator("en", { numeric: true }).compare;
+
+const cached = { fleet: null, by: "", nodes: null, sections: null };
+
+/** The whole map for a width. `zoom` 0: squares as large as fit into the height. */
+export function lay(fleet, by, width, height, zoom) {
+  const sections = grouped(fleet, by);
+  if (zoom) return flow(sections, by, width, zoom);
+  let made = null;
+  for (const cell of SIZES) {
+    made = flow(sections, by, width, cell);
+    if (made.height <= height || cell <= SMALLEST) break;
+  }
+  return made;
+}
+
+/** Forget what was grouped: nodes stand otherwise now. */
+export function regroup() {
+  cached.fleet = null;
+}
+
+function grouped(fleet, by) {
+  if (cached.fleet === fleet && cached.by === by && cached.nodes === fleet.nodes) return cached.sections;
+  const sections = by === "rack" ? by_rack(fleet) : by_rail(fleet);
+  Object.assign(cached, { fleet, by, nodes: fleet.nodes, sections });
+  return sections;
+}
+
+function by_rack(fleet) {
+  const parts = new Map();
+  for (let i = 0; i < fleet.size; i += 1) {
+    const rack = fleet.word("rack", i);
+    const part = rack ? `Pod ${fleet.word("pod", i)} · Unit ${fleet.word("su", i)}` : "Without a rack";
+    put(parts, part, rack || fleet.word("kind", i), i);
+  }
+  return listed(parts, 4);
+}
+
+function by_rail(fleet) {
+  const parts = new Map();
+  const cabled = new Set();
+  for (let i = 0; i < fleet.size; i += 1) {
+    for (const [rail, leaf] of fleet.ports(i)) {
+      const part = rail < 0 ? "North–south" : `Rail ${rail}`;
+      if (!parts.get(part)?.has(leaf) && fleet.place(leaf) >= 0) {
+        put(parts, part, leaf, fleet.place(leaf));
+        cabled.add(leaf);
+      }
+      put(parts, part, leaf, i);
+    }
+  }
+  for (let i = 0; i < fleet.size; i += 1) {
+    if (!fleet.ports(i).length && !cabled.has(fleet.nodes[i])) put(parts, "Without a rail", fleet.word("kind", i), i);
+  }
+  return listed(parts, 8);
+}
+
+function put(parts, part, group, i) {
+  let groups = parts.get(part);
+  if (!groups) parts.set(part, (groups = new Map()));
+  const cells = groups.get(group);
+  if (cells) cells.push(i);
+  else groups.set(group, [i]);
+}
+
+function listed(parts, cols) {
+  return [...parts.keys()].sort((a, b) => (a.startsWith("Without") - b.startsWith("Without")) || order(a, b)).map((title) => {
+    const groups = parts.get(title);
+    const names = [...groups.keys()].sort(order);
+    let size = 0;
+    const made = names.map((name) => {
+      const cells = Uint32Array.from(groups.get(name));
+      size += cells.length;
+      return { title: name, cells, cols: Math.min(cells.length > 4 * cols ? 2 * cols : cols, Math.max(cells.length, 1)) };
+    });
+    return { title: `${title} (${number(size)})`, groups: made };
+  });
+}
+
+function flow(sections, by, width, cell) {
+  const gap = cell >= 20 ? 4 : cell >= 9 ? 2 : 1;
+  const step = cell + gap;
+  const apart = cell >= 14 ? 14 : cell >= 8 ? 8 : 3; // between groups
+  const around = cell >= 14 ? 24 : cell >= 8 ? 16 : 8; // between sections
+  const label = cell >= 12 ? 18 : 0;
+  const head = cell >= 7 || by === "rail" ? 26 : 0;
+  const most = by === "rail" ? Infinity : 8;
+  const room = Math.max(width - 2 * 12, step);
+  const placed = [];
+  let [x, y, tallest] = [12, 10, 0];
+  for (const { title, groups } of sections) {
+    const made = block(groups, { room, step, gap, apart, label, head, most });
+    if (x > 12 && x + made.width > 12 + room) {
+      x = 12;
+      y += tallest + around;
+      tallest = 0;
+    }
+    placed.push({ title, x, y, ...made });
+    x += made.width + around;
+    tallest = Math.max(tallest, made.height);
+  }
+  return { sections: placed, height: y + tallest + 12, cell, step, label, head };
+}
+
+/** One section: its groups in rows, each row as high as its highest. */
+function block(groups, { room, step, gap, apart, label, head, most }) {
+  const made = [];
+  let [x, y, tallest, widest, in_row] = [0, head, 0, 0, 0];
+  for (const group of groups) {
+    const cols = Math.min(group.cols, Math.max(1, Math.floor(room / step)));
+    const width = cols * step - gap;
+    const height = label + Math.ceil(group.cells.length / cols) * step - gap;
+    if (in_row && (x + width > room || in_row >= most)) {
+      [x, in_row] = [0, 0];
+      y += tallest + apart;
+      tallest = 0;
+    }
+    made.push({ title: group.title, cells: group.cells, cols, x, y, width, height });
+    x += width + apart;
+    in_row += 1;
+    widest = Math.max(widest, x - apart);
+    tallest = Math.max(tallest, height);
+  }
+  return { groups: made, width: Math.max(widest, head ? 120 : 0), height: y + tallest };
+}
+
+/** Which sections may reach into this span: [from, to). They are in rows, ever further down. */
+export function rows_between(sections, top, bottom) {
+  let [low, high] = [0, sections.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (sections[middle].y <= bottom) low = middle + 1;
+    else high = middle;
+  }
+  const to = low;
+  let from = to;
+  // sections of a row begin at one height, and a row begins below the tallest of the one before
+  while (from > 0 && (from === to || sections[from].y > top || sections[from - 1].y === sections[from].y)) from -= 1;
+  return [from, to];
+}

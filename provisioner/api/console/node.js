@@ -1,0 +1,161 @@
+// One node: where it is on its journey, what it waits for, what would be done, what proves it.
+
+import { all, ask, maybe } from "./api.js";
+import { asks, operation_words } from "./dialog.js";
+import { blockers, chip, empty, facts, link, made, section, table, tell } from "./dom.js";
+import { follow } from "./live.js";
+import { ago, lasts, many, number, short, when } from "./words.js";
+
+const WAY = ["discovered", "intake", "converging", "validating", "certified", "released"];
+
+export async function page({ parts, signal, me, go, again }) {
+  const name = parts[1];
+  if (!name) {
+    go(["fleet"]);
+    return { title: "Fleet", body: made("div") };
+  }
+  const path = `/nodes/${encodeURIComponent(name)}`;
+  const node = await ask(path, { signal });
+  const staff = !me.roles.includes("tenant");
+  const quiet = (p) => maybe(p, { signal });
+  const [seen, plan, report, proof, cases, actions, past] = await Promise.all([
+    staff ? quiet(`${path}/parts`) : null, staff ? quiet(`${path}/plan`) : null, quiet(`${path}/report`), quiet(`${path}/certificate`),
+    quiet(`/cases?node=${encodeURIComponent(name)}&limit=20`), staff ? quiet(`${path}/actions?limit=30`) : null,
+    all(`/events?node=${encodeURIComponent(name)}&kind=state`, 500, { signal }).catch(() => []),
+  ]);
+  const body = made("div", { class: "stack" },
+    top(node), waiting(node),
+    section("Journey", journey(node, past)),
+    staff ? section("Plan", planned(plan, node)) : null,
+    staff ? section("Components", components(seen)) : null,
+    section("Evidence", evidence(report)),
+    section("Certificate", certificate(proof)),
+    section("Cases", case_rows(cases)),
+    staff ? section("Last actions", last_actions(actions)) : null);
+  const end = follow((row) => row.node === name, () => again());
+  return { title: name, heading: [name, " ", chip(node.state)], beside: verbs(node, me, path, again), body, end };
+}
+
+function verbs(node, me, path, again) {
+  const may = (role) => me.roles.includes(role);
+  const done = (operation) => { tell(operation_words(operation)); again(); };
+  const shown = [];
+  const match = () => `"g${node.generation}"`;
+  if (node.state === "quarantined" && may("operator")) {
+    shown.push(asks({ words: "Try again", title: `Let ${node.id} try again`, says: "It leaves quarantine and goes on with its journey.", path: `${path}/retry`, match, done }));
+  }
+  if (node.state === "released" && (may("operator") || may("tenant"))) {
+    shown.push(asks({
+      words: "Reclaim", title: `Take ${node.id} back`, danger: true, path: `${path}/reclaim`, match, done,
+      says: "It is drained, fenced from its tenant and erased: all data on it is lost.",
+      fields: [{ name: "repair", words: "For repair: it goes back to the same tenant", kind: "check" }],
+      body: (values) => ({ for_repair: values.repair }),
+    }));
+  }
+  if (may("operator") || may("tenant")) {
+    shown.push(asks({
+      words: "Report a fault", title: `Report a fault of ${node.id}`, says: "Its tenant is told, and policy decides what becomes of the node.",
+      path: `${path}/cases`, done, fields: [{ name: "reason", words: "What is wrong, in a sentence", kind: "area", required: true, most: 300 }],
+      body: (values) => ({ reason: values.reason }),
+    }));
+  }
+  return made("div", { class: "buttons" }, shown);
+}
+
+function top(node) {
+  const place = node.location;
+  const leaves = [...new Set(node.ports.map((p) => p.switch))];
+  return made("div", { class: "card" }, facts([
+    ["In this state", `${lasts(Date.now() / 1000 - node.entered_at)}, since ${when(node.entered_at)}`],
+    ["Doing", node.note], ["Release", node.release], ["Profile", node.profile],
+    ["Tenant", node.tenant ? link(["tenants", node.tenant], node.tenant) : "nobody's"],
+    ["Placement", node.vrf ? `${node.placement}, VRF ${node.vrf}` : node.placement],
+    ["Place", place.rack ? `${place.site}, pod ${place.pod}, unit ${place.scalable_unit}, ${place.rack}` : `${place.site}`],
+    ["Address", node.address],
+    ["Cables", leaves.length ? leaves.map((leaf, i) => [i ? ", " : "", link(["nodes", leaf], leaf)]) : ""],
+    ["Boots", node.boots], ["Remedies tried", node.attempts ? number(node.attempts) : ""],
+  ]));
+}
+
+function waiting(node) {
+  if (!node.blockers.length) return null;
+  return made("section", { class: "card alert", "aria-labelledby": "s-blocked" }, made("h2", { id: "s-blocked" }, "What stands in the way"), blockers(node.blockers));
+}
+
+function journey(node, past) {
+  const entered = new Map(past.map((row) => [row.detail.to, row]));
+  const aside = !WAY.includes(node.state);
+  const reached = aside ? -1 : WAY.indexOf(node.state);
+  const steps = (aside ? [...WAY, node.state] : WAY).map((state) => {
+    const row = entered.get(state);
+    const how = state === node.state ? "now" : (aside ? Boolean(row) : WAY.indexOf(state) < reached) ? "past" : "to come";
+    return made("li", { "data-how": how, "data-word": state, "aria-current": how === "now" ? "step" : null },
+      made("span", { class: "step-name" }, state), made("span", { class: "step-when" }, how === "now" ? ago(node.entered_at) : row ? ago(row.at) : how === "past" ? "" : "—"));
+  });
+  const rows = [...past].reverse().slice(0, 12).map((row) => [when(row.at), chip(String(row.detail.to ?? "")), String(row.detail.why ?? "")]);
+  return [made("ol", { class: "journey" }, steps),
+    rows.length ? made("details", {}, made("summary", {}, `${many(past.length, "change")} of state`), table("Changes of state", [["When", "num"], ["To"], ["Why"]], rows)) : null];
+}
+
+function planned(plan, node) {
+  if (!plan) return empty("There is nothing to plan on yet.", "It is planned once the node was seen: see what stands in the way.");
+  const told = [];
+  if (plan.blockers.length) told.push(blockers(plan.blockers));
+  if (plan.in_flight.length) told.push(made("p", {}, `Under way: ${plan.in_flight.join(", ")}`));
+  if (!plan.steps.length) {
+    if (!plan.blockers.length) told.push(empty("Nothing is to be done.", `Everything that ${plan.release || node.release} pins runs.`));
+    return told;
+  }
+  told.unshift(made("p", { class: "quiet" }, `${many(plan.steps.length, "step")}, ${many(plan.resets, "reset")}, about ${lasts(plan.duration_s)}, to ${plan.release}.`));
+  told.push(made("ol", { class: "steps" }, plan.steps.map((step) => made("li", {},
+    made("p", { class: "strong" }, step.kind === "activate" ? `${words(step.activation)}: activates ${many(step.activates.length, "version")}` : `${step.component} ${step.from_version} → ${step.to_version}`),
+    made("p", {}, step.reason),
+    made("p", { class: "quiet" }, [step.slots.join(", "), step.method, step.disruption !== "none" && `takes away: ${step.disruption}`, lasts(step.duration_s)].filter(Boolean).join(" · "))))));
+  return told;
+}
+
+const words = (word) => word.replaceAll("_", " ");
+
+function components(seen) {
+  if (!seen) return empty("It was not seen yet.", "Its inventory is read first of all; see what stands in the way.");
+  const sign = (met) => (met === null ? made("span", { class: "quiet" }, "not pinned") : chip(met ? "met" : "not met", "fact"));
+  const rows = seen.components.map((c) => [
+    made("span", {}, c.kind, made("span", { class: "quiet block" }, c.slot)), c.target || "—", c.running || "unknown", c.staged || "—", c.background_copied || "—", c.pending ? words(c.pending) : "—", sign(c.met),
+  ]);
+  return [
+    made("p", { class: "quiet" }, [seen.vendor, seen.model].filter(Boolean).join(" ")),
+    table("Components: what should run, and what does", [["Component"], ["Target", "num"], ["Running", "num"], ["Staged", "num"], ["Copied"], ["Waits for"], ["Verdict"]], rows),
+    seen.devices.length ? made("details", {}, made("summary", {}, many(seen.devices.length, "device")), table("Devices", [["Kind"], ["Slot"], ["Model"], ["Serial", "num"]],
+      seen.devices.map((d) => [d.kind, d.slot, d.model ?? "—", d.serial ?? "—"]))) : null,
+    seen.gaps.length ? made("details", {}, made("summary", {}, `${many(seen.gaps.length, "thing")} that could not be seen`), made("ul", {}, seen.gaps.map((g) => made("li", {}, Object.values(g).filter((v) => typeof v === "string").join(" · "))))) : null,
+  ];
+}
+
+function evidence(report) {
+  if (!report) return empty("It was not validated yet.", "Checks run once every component is at its pin.");
+  const rows = report.results.map((r) => [r.check, `gate ${r.gate}`.toUpperCase().replace("GATE", "Gate"), chip(r.verdict, "fact"),
+    r.findings.length ? made("ul", { class: "plain" }, r.findings.map((f) => made("li", {}, made("span", { class: "strong" }, f.part), `: ${f.detail}`, f.measured ? ` (${f.measured}${f.wanted ? `, wanted ${f.wanted}` : ""})` : "", " ", made("span", { class: "tag" }, words(f.severity))))) : "—",
+    r.evidence ? made("code", { title: r.evidence }, short(r.evidence)) : "—"]);
+  return [made("p", { class: "quiet" }, `Validated ${when(report.ended_at)}; of the inventory ${short(report.inventory_digest)}.`),
+    rows.length ? table("Results of checks", [["Check"], ["Gate"], ["Verdict"], ["Findings"], ["Evidence", "num"]], rows) : empty("No check was selected.", "")];
+}
+
+function certificate(proof) {
+  if (!proof) return empty("It has no certificate.", "It is issued once every check of the gates passed.");
+  const c = proof.certificate;
+  return [facts([
+    ["In force", chip(proof.in_force ? "yes" : "no", "fact")], ["Id", made("code", {}, c.id)], ["Issued", when(c.issued_at)], ["Expires", `${when(c.expires_at)} (${ago(c.expires_at)})`],
+    ["Revoked", proof.revoked_at ? `${when(proof.revoked_at)}: ${proof.revoked_reason}` : ""], ["Gates", c.gates.map((g) => g.gate.toUpperCase()).join(", ")],
+    ["Bound to", `${many(c.serials.length, "serial")}, ${many(c.versions.length, "version")}, ${many(c.ports.length, "port")}`], ["Key", made("code", {}, short(c.key_id))],
+  ]), made("p", {}, made("a", { href: `/v1/certificates/${encodeURIComponent(c.id)}/attestation` }, "Signed attestation (in-toto)"))];
+}
+
+function case_rows(cases) {
+  if (!cases?.items.length) return empty("There is no case.", "");
+  return table("Cases of this node", [["Case"], ["Stage"], ["Opened", "num"], ["Reason"]], cases.items.map((c) => [link(["cases", c.id], c.id), chip(c.stage, "stage"), when(c.opened_at), c.reason]));
+}
+
+function last_actions(actions) {
+  if (!actions?.items.length) return empty("Nothing was done to it yet.", "");
+  return table("Physical actions, the newest first", [["Begun", "num"], ["Action"], ["Status"], ["Outcome"]], actions.items.map((a) => [when(a.intended_at), a.action, chip(a.status, "fact"), a.outcome || "—"]));
+}

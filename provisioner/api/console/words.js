@@ -1,0 +1,35 @@
+// Numbers and times as people read them.
+
+const day = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "medium", timeZone: "UTC" });
+const count = new Intl.NumberFormat("en-GB");
+
+/** 12,345 */
+export const number = (n) => count.format(n);
+
+/** "3 nodes", "1 node" */
+export const many = (n, one, more = `${one}s`) => `${number(n)} ${n === 1 ? one : more}`;
+
+/** Seconds since the epoch as UTC; 0 is not yet. */
+export function when(at) {
+  if (!at || !Number.isFinite(at) || Math.abs(at) > 8e12) return "—";
+  return `${day.format(new Date(at * 1000))} UTC`;
+}
+
+/** How long: "2 h 5 min". */
+export function lasts(seconds) {
+  const s = Math.max(0, Math.round(seconds));
+  if (s < 60) return `${s} s`;
+  if (s < 3600) return `${Math.floor(s / 60)} min`;
+  if (s < 86400) return `${Math.floor(s / 3600)} h ${Math.floor((s % 3600) / 60)} min`;
+  return `${number(Math.floor(s / 86400))} d ${Math.floor((s % 86400) / 3600)} h`;
+}
+
+/** "5 min ago", or "in 5 min". */
+export function ago(at) {
+  if (!at) return "—";
+  const apart = Date.now() / 1000 - at;
+  return apart >= 0 ? `${lasts(apart)} ago` : `in ${lasts(-apart)}`;
+}
+
+/** The first characters of a digest. */
+export const short = (digest) => (digest.length > 16 ? `${digest.slice(0, 12)}…` : digest);

@@ -61,6 +61,7 @@ from provisioner.ports import (
 )
 from provisioner.ports.campaigns import CampaignBook
 from provisioner.ports.cases import CaseBook
+from provisioner.ports.telemetry import SILENCE, Telemetry
 from provisioner.ports.webhooks import WebhookBook, WebhookPosts
 from provisioner.settings import Settings
 from provisioner.store.signing import Signer
@@ -91,6 +92,7 @@ class Parts:
     cases: CaseBook | None = None  # None: faults are told, and nothing is repaired
     passwords: SwitchPasswords | None = None  # None: factory passwords of switches are refused
     fabrics: Fabrics | None = None  # None: tenants' networks are made by whoever asks for them
+    telemetry: Telemetry = SILENCE  # who measures what is done
     watch: WatchParts | None = None  # None: released nodes are only looked at by operations
     webhooks: tuple[WebhookBook, WebhookPosts] | None = None  # None: nobody is told
 
@@ -120,8 +122,9 @@ class Daemon:
             parts.matrix,
             parts.alerts,
             parts.cases,
+            parts.telemetry,
         )
-        executor = Executor(self.site, profiles)
+        executor = Executor(self.site, profiles, parts.telemetry)
         validator = Validator(self.site, parts.store, CHECKS, parts.matrix, parts.thresholds)
         self.performer = Performer(
             parts.store,

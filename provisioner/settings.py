@@ -14,10 +14,11 @@ from provisioner.checks.check import Pattern
 from provisioner.settings_api import ApiSettings
 from provisioner.settings_fabric import FabricSettings
 from provisioner.settings_release import ReleaseSettings
+from provisioner.settings_telemetry import TelemetrySettings
 from provisioner.settings_webhooks import WebhookSettings
 
 
-class Settings(FabricSettings, ApiSettings, ReleaseSettings, WebhookSettings):
+class Settings(TelemetrySettings, FabricSettings, ApiSettings, ReleaseSettings, WebhookSettings):
     """Times are seconds of the daemon's clock unless the name says otherwise."""
 
     production: bool = Field(

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import signal
 import stat
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import Annotated, Any
@@ -39,6 +39,7 @@ from provisioner.model.matrix import Matrix
 from provisioner.nvue import NvueTransport
 from provisioner.opening import Data, open_data, read_settings, read_thresholds
 from provisioner.ports import Clock, Remote
+from provisioner.ports.telemetry import Telemetry
 from provisioner.redfish.event_stream import RedfishStreams
 from provisioner.redfish.governor import LoginGovernor
 from provisioner.redfish.transport import RedfishTransport
@@ -51,6 +52,7 @@ from provisioner.store.case_rows import CaseRows
 from provisioner.store.data_directory import lock_data_directory
 from provisioner.store.webhook_rows import WebhookRows
 from provisioner.switch_routing import RoutedSwitches
+from provisioner.telemetry_opening import Measured, open_telemetry, served_metrics
 from provisioner.tenants_opening import open_fabrics
 from provisioner.wall_clock import WallClock
 
@@ -105,7 +107,6 @@ def serve(
 
     What is under way on devices when it stops goes on, and is looked at again at the next start.
     """
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     chosen = read_settings(settings, production=False if lab else None, api_port=api_port)
     pinned = read_matrix(matrix or [])
     _check(simulator, playbooks, artifacts, ca_file)
@@ -118,7 +119,8 @@ def serve(
         clock, site = WallClock(), None if simulator is None else SimulatedRunner(simulator)
         with lock_data_directory(data):
             async with (
-                _wires(data, chosen, ca_file) as (transport, switches, streams),
+                open_telemetry(chosen, clock) as measured,
+                _wires(data, chosen, ca_file, measured.telemetry) as (transport, switches, streams),
                 open_data(data, clock.now()) as opened,
                 serve_artifacts(artifacts, artifact_host, artifact_port) as files,
                 _agents(site, door, data, opened, clock, chosen, files) as served,
@@ -128,7 +130,7 @@ def serve(
                 open_posts(clock, chosen.site, chosen.webhook_parallel) as posts,
             ):
                 parts = _parts(
-                    (opened, clock, chosen, pinned),
+                    (opened, clock, chosen, pinned, measured.telemetry),
                     (hosts, served, files),
                     transport=transport,
                     switches=RoutedSwitches(switches, SonicTransport(hosts.shell)),
@@ -139,20 +141,20 @@ def serve(
                     watch=watch,
                     webhooks=(WebhookRows(opened.store), posts),
                 )
-                async with served_api(data, opened, clock, access, pinned, artifacts):
-                    await _until_stopped(Daemon(parts))
+                api = served_api(data, opened, clock, access, pinned, artifacts)
+                await _until_stopped(parts, data, opened, api, measured)
 
     with asyncio.Runner(loop_factory=new_event_loop) as loop:
         loop.run(run())
 
 
 def _parts(
-    kept: tuple[Data, Clock, Settings, Matrix],
+    kept: tuple[Data, Clock, Settings, Matrix, Telemetry],
     reached: tuple[Hosts, ServedAgents, artifact_files.Artifacts],
     **more: Any,
 ) -> Parts:
     """What a daemon is made of: what is kept here, who works in hosts, and the rest by name."""
-    (opened, clock, chosen, pinned), (hosts, served, files) = kept, reached
+    (opened, clock, chosen, pinned, telemetry), (hosts, served, files) = kept, reached
     return Parts(
         store=opened.store,
         credentials=opened.vault,
@@ -167,17 +169,18 @@ def _parts(
         matrix=pinned,
         campaigns=CampaignRows(opened.store),
         cases=CaseRows(opened.store),
+        telemetry=telemetry,
         **more,
     )
 
 
 @asynccontextmanager
 async def _wires(
-    data: Path, chosen: Settings, ca_file: Path | None
+    data: Path, chosen: Settings, ca_file: Path | None, telemetry: Telemetry
 ) -> AsyncIterator[tuple[RedfishTransport, NvueTransport, RedfishStreams]]:
     """Connections to BMCs and switches; logged out of and closed at the end."""
     logins = LoginGovernor(memory=data / "failed-logins")
-    transport = RedfishTransport(chosen.requests_max, ca_file, logins)
+    transport = RedfishTransport(chosen.requests_max, ca_file, logins, telemetry)
     switches, streams = NvueTransport(ca_file=ca_file), RedfishStreams(transport, ca_file)
     try:
         yield transport, switches, streams
@@ -233,7 +236,31 @@ def _agents(
     return serve_agents(door, data, opened.store, opened.vault, clock, chosen, images)
 
 
-async def _until_stopped(daemon: Daemon) -> None:
+async def _until_stopped(
+    parts: Parts,
+    data: Path,
+    opened: Data,
+    api: AbstractAsyncContextManager[str],
+    measured: Measured,
+) -> None:
+    """Drive the site, with the API and metrics beside it."""
+    daemon, clock, chosen = Daemon(parts), parts.clock, parts.settings
+
+    def queues() -> Mapping[str, tuple[float, float]]:
+        return {
+            "operations": (daemon.engine.running, chosen.operations_max),
+            "writes": (opened.store.writer.waiting, 0),
+            "reads": (opened.store.reader.waiting, 0),
+        }
+
+    metrics = served_metrics(measured, data, opened.store, clock, chosen, queues)
+    async with api, metrics as url:
+        if url:
+            log.info("metrics are at %s", url)
+        await _driven(daemon)
+
+
+async def _driven(daemon: Daemon) -> None:
     stopped = asyncio.Event()
     for sign in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(sign, stopped.set)

@@ -23,6 +23,7 @@ from provisioner.planning.planner import plan
 from provisioner.planning.port_isolation import placement_of
 from provisioner.ports import AlertBook, Clock, Store
 from provisioner.ports.cases import CaseBook
+from provisioner.ports.telemetry import SILENCE, Telemetry
 from provisioner.settings import Settings
 
 
@@ -39,6 +40,7 @@ class Observer:
         matrix: Matrix,
         book: AlertBook | None = None,
         cases: CaseBook | None = None,
+        telemetry: Telemetry = SILENCE,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -48,6 +50,7 @@ class Observer:
         self._matrix = matrix
         self._book = book  # None: alerts are nobody's business here
         self._cases = cases  # None: nothing is repaired here
+        self._telemetry = telemetry
         self._erasure = erasure.policy_of(settings)
         self._fabric = FabricStanding(store, clock, settings)
         self.matrix_digest = matrix.digest()
@@ -259,14 +262,19 @@ class Observer:
         )
         if first is not None:
             return first
-        return plan(
-            inventory,
-            self._matrix,
-            node.release,
-            node.profile,
-            kinds=components.ALL,
-            history=history(await self._store.entries(node.id), operation),
-            neighbours=await neighbours(self._store, node),
-            production=self._settings.production,
-            leave=frozenset(self._settings.switch_methods_allowed),
-        )
+        past = history(await self._store.entries(node.id), operation)
+        around = await neighbours(self._store, node)
+        with self._telemetry.plan() as made:
+            found = plan(
+                inventory,
+                self._matrix,
+                node.release,
+                node.profile,
+                kinds=components.ALL,
+                history=past,
+                neighbours=around,
+                production=self._settings.production,
+                leave=frozenset(self._settings.switch_methods_allowed),
+            )
+            made.append(found)
+        return found

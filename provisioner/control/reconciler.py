@@ -13,6 +13,7 @@ from provisioner.control.observer import Observer
 from provisioner.control.performer import Performer
 from provisioner.execution.hold import Hold
 from provisioner.execution.once import blocked
+from provisioner.log_context import about
 from provisioner.model.node import Node
 from provisioner.model.operation import OperationStatus
 from provisioner.model.outcome import Blocker, Reason
@@ -49,12 +50,17 @@ class Reconciler:
         except Fenced:
             return  # it is over
         hold = Hold(self._store, self._clock, operation)
+        with about(node=operation.node, operation=operation.id):
+            await self._driven(hold)
+
+    async def _driven(self, hold: Hold) -> None:
+        operation = hold.operation
         try:
             await self._turns(hold)
         except Fenced:
-            log.info("operation %s: another driver has taken it over", operation_id)
+            log.info("operation %s: another driver has taken it over", operation.id)
         except Exception:  # our own bug: parked and reported, never retried
-            log.exception("operation %s of %s: parked", operation_id, operation.node)
+            log.exception("operation %s of %s: parked", operation.id, operation.node)
             await self._park(hold)
 
     async def _turns(self, hold: Hold) -> None:

@@ -21,6 +21,7 @@ from provisioner.execution.deployment import deploy
 from provisioner.execution.hold import Hold
 from provisioner.execution.methods_sonic import install_sonic_image
 from provisioner.execution.work import Site, Work, do
+from provisioner.log_context import about
 from provisioner.model.inventory import Inventory
 from provisioner.model.node import Node
 from provisioner.model.operation import LedgerEntry
@@ -28,19 +29,36 @@ from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.plan import Step, StepKind
 from provisioner.planning.history import slots_of, step_of
 from provisioner.planning.moves import NO_FILE
+from provisioner.ports.telemetry import SILENCE, Telemetry
 
 
 class Executor:
     """`nic_profiles` are the matrix's: parameters by profile name."""
 
-    def __init__(self, site: Site, nic_profiles: Mapping[str, Mapping[str, str]]) -> None:
+    def __init__(
+        self,
+        site: Site,
+        nic_profiles: Mapping[str, Mapping[str, str]],
+        telemetry: Telemetry = SILENCE,
+    ) -> None:
         self._site = site
         self._nic_profiles = nic_profiles
+        self._telemetry = telemetry
 
     async def execute(
         self, hold: Hold, node: Node, step: Step, inventory: Inventory
     ) -> tuple[Blocker, ...]:
         """Do the step on all its slots, side by side; what went wrong, or nothing."""
+        with (
+            about(step=step.title),
+            self._telemetry.step(hold.operation.id, node.id, step) as problems,
+        ):
+            problems += await self._execute(hold, node, step, inventory)
+        return tuple(problems)
+
+    async def _execute(
+        self, hold: Hold, node: Node, step: Step, inventory: Inventory
+    ) -> tuple[Blocker, ...]:
         if (moved := precheck(step, inventory)) is not None:
             return (moved,)
         if step.method == DEPLOY:  # a stay in the maintenance image, of several acts

@@ -6,6 +6,7 @@ resets them, facts T2), and then nobody could tell whether the request was carri
 
 from __future__ import annotations
 
+import time
 from contextvars import ContextVar
 from typing import Any
 
@@ -25,6 +26,7 @@ from provisioner.bounded_http import (
 )
 from provisioner.event_loop import shrink_tls_buffers
 from provisioner.ports import BmcAddress, Call, Malformed, PortError, Reply, Upload
+from provisioner.ports.telemetry import SILENCE, Telemetry
 from provisioner.redfish.session import Login
 from provisioner.redfish.upload import multipart
 
@@ -36,8 +38,9 @@ READS_MAX = 2  # per BMC: they serve one request at a time, a second one hides t
 class HttpExchange:
     """The connections to all BMCs. To be used in one event loop, and closed there."""
 
-    def __init__(self, trust: Trust) -> None:
+    def __init__(self, trust: Trust, telemetry: Telemetry = SILENCE) -> None:
         self._trust = trust
+        self._telemetry = telemetry
         self._kept: aiohttp.ClientSession | None = None
         self._reads: aiohttp.ClientSession | None = None  # the connections of `_kept`
         self._fresh: aiohttp.ClientSession | None = None
@@ -54,6 +57,18 @@ class HttpExchange:
     ) -> Reply:
         """Send `call` as `login` (None: as nobody). Raises PortError only."""
         assert call.method in METHODS, call.method
+        began = time.perf_counter()
+        try:
+            reply = await self._sent(bmc, call, login, coding, keep_alive=keep_alive)
+        except PortError as error:
+            self._telemetry.request(bmc.url, call, time.perf_counter() - began, error)
+            raise
+        self._telemetry.request(bmc.url, call, time.perf_counter() - began, reply)
+        return reply
+
+    async def _sent(
+        self, bmc: BmcAddress, call: Call, login: Login | None, coding: str, *, keep_alive: bool
+    ) -> Reply:
         attempt = Attempt(safe=call.method in SAFE)
         where = f"{call.method} {bmc.url}{call.path}"[:200]
         try:

@@ -23,13 +23,13 @@ from provisioner.ports import (
     Reply,
     Unreachable,
 )
+from provisioner.ports.telemetry import SILENCE, Telemetry
 from provisioner.redfish.exchange import READS_MAX, SAFE, HttpExchange
 from provisioner.redfish.governor import LoginGovernor
 from provisioner.redfish.pinning import presented_fingerprint
 from provisioner.redfish.session import SESSIONS, Exchange, Login, close_login, open_login
 
 LOG = logging.getLogger(__name__)
-
 REQUESTS_MAX = 256  # in the whole process: sockets and JSON, not the network, are the limit
 FRESH_S = 20.0  # sessions live 30 s or more (facts S12); an older one is tried before a write
 CLOSE_LIMIT_S = 15.0  # for logging out of everything at the end
@@ -62,8 +62,9 @@ class RedfishTransport:
         requests_max: int = REQUESTS_MAX,
         ca_file: Path | None = None,
         governor: LoginGovernor | None = None,
+        telemetry: Telemetry = SILENCE,
     ) -> None:
-        self._http = HttpExchange(Trust(ca_file))
+        self._http = HttpExchange(Trust(ca_file), telemetry)
         self._governor = governor or LoginGovernor()
         self._slots = asyncio.Semaphore(requests_max)
         self._lines: dict[str, _Line] = {}
@@ -239,7 +240,6 @@ class RedfishTransport:
         credential = (bmc.username, bmc.secret)
         self._governor.admit(bmc.url, credential)
         await self._drop(line)
-
         try:
             login = await open_login(self._exchange(line), bmc)
         except LoginRefused:

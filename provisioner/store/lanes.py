@@ -37,6 +37,11 @@ class Lane(Protocol):
     transactions: int  # committed or rolled back, for measurement
     jobs: int  # pieces of work done, for measurement
 
+    @property
+    def waiting(self) -> int:
+        """Pieces of work that wait for their turn, for measurement."""
+        ...
+
     async def run(self, work: Work[Result]) -> Result: ...
 
     async def close(self) -> None: ...
@@ -142,6 +147,10 @@ class ThreadLane:
         self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
         self._thread.start()
 
+    @property
+    def waiting(self) -> int:
+        return self._queue.qsize()
+
     async def run(self, work: Work[Result]) -> Result:
         if self._closed:
             raise StoreFailed("the store is closed")
@@ -210,6 +219,7 @@ class InlineLane:
     def __init__(self, connect: Callable[[], Connection]) -> None:
         self.transactions = 0
         self.jobs = 0
+        self.waiting = 0
         self._connection: Connection | None = connect()
 
     async def run(self, work: Work[Result]) -> Result:

@@ -1,0 +1,208 @@
+"""Metrics of the fleet, read from the database when somebody scrapes, and not more often than that.
+
+Rule: no label is a node, but for the few that are longest over their limit (`metrics_nodes_max`),
+and no label is a campaign, but for those under way (CAMPAIGNS_MAX).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from provisioner.model.campaign import Campaign, CampaignState
+from provisioner.planning.journey import JOURNEY
+from provisioner.planning.rollout_stops import budget, failures
+from provisioner.ports import Clock
+from provisioner.settings import Settings
+from provisioner.store.campaign_rows import CampaignRows
+from provisioner.store.metric_rows import EXPIRIES, Fleet, read_fleet
+from provisioner.store.sql_store import SqlStore
+
+CAMPAIGNS_MAX = 20  # under way at the same time, the newest: people run one or two
+GOING = (
+    CampaignState.STARTED,
+    CampaignState.PAUSED,
+    CampaignState.STOPPED,
+    CampaignState.ROLLING_BACK,
+)
+Queues = Callable[[], Mapping[str, tuple[float, float]]]  # name -> (in it, its limit; 0: none)
+
+
+@dataclass(frozen=True)
+class _Look:
+    """What was read, and when."""
+
+    at: float
+    took_s: float
+    fleet: Fleet
+    campaigns: Sequence[tuple[Campaign, int, int]]  # with failures that count, and its budget
+
+
+class FleetMetrics(Collector):
+    """Add it to a registry; call `refresh` before each scrape."""
+
+    def __init__(
+        self,
+        store: SqlStore,
+        clock: Clock,
+        settings: Settings,
+        registry: CollectorRegistry,
+        queues: Queues = dict,
+    ) -> None:
+        self._store, self._clock, self._settings = store, clock, settings
+        self._queues = queues
+        self._look: _Look | None = None
+        self._turn = asyncio.Lock()
+        registry.register(self)
+
+    async def refresh(self) -> None:
+        """Read anew what is older than `metrics_fresh_s`; many scrapers share one look."""
+        async with self._turn:
+            loop, last = asyncio.get_running_loop(), self._look
+            began = loop.time()
+            if last is not None and began - last.at < self._settings.metrics_fresh_s:
+                return
+            limits = {state: stage.limit_s for state, stage in JOURNEY.items()}
+            reading = partial(
+                read_fleet,
+                now=self._clock.now(),
+                limits_s=limits,
+                late_max=self._settings.metrics_nodes_max,
+            )
+            fleet = await self._store.read(reading)
+            campaigns = await self._campaigns(fleet)
+            self._look = _Look(began, loop.time() - began, fleet, campaigns)
+
+    async def _campaigns(self, fleet: Fleet) -> Sequence[tuple[Campaign, int, int]]:
+        if not fleet.campaigns:
+            return ()
+        book, found = CampaignRows(self._store), []
+        going = [c for c in await book.campaigns() if c.state in GOING]
+        for campaign in going[-CAMPAIGNS_MAX:]:
+            rows = await book.campaign_rows(campaign.id)
+            progress = {r.node: r.progress for r in rows}
+            failed = len(failures(campaign, progress))
+            found.append((campaign, failed, budget(campaign, progress)))
+        return found
+
+    def collect(self) -> Iterable[Metric]:
+        """The last look as families; before the first there is nothing."""
+        name, text = "provisioner_state_limit_seconds", "How long a node may be in a state."
+        family = GaugeMetricFamily(name, text, labels=("state",))
+        for state, stage in JOURNEY.items():
+            family.add_metric((state.value,), stage.limit_s)
+        yield family
+        yield from self._queued()
+        look = self._look
+        if look is None:
+            return
+        yield from _states(look.fleet)
+        yield from _counts(look.fleet)
+        yield from _certificates(look.fleet)
+        yield from _of_campaigns(look)
+        yield _one("provisioner_metrics_read_seconds", "The last look took this.", look.took_s)
+
+    def _queued(self) -> Iterator[Metric]:
+        length = GaugeMetricFamily(
+            "provisioner_queue_length", "What is in a queue of the daemon.", labels=("queue",)
+        )
+        limit = GaugeMetricFamily(
+            "provisioner_queue_limit", "What it takes at once.", labels=("queue",)
+        )
+        for name, (inside, most) in sorted(self._queues().items()):
+            length.add_metric((name,), inside)
+            if most:
+                limit.add_metric((name,), most)
+        yield length
+        yield limit
+
+
+def _states(fleet: Fleet) -> Iterator[Metric]:
+    labels = ("kind", "state")
+    count = GaugeMetricFamily("provisioner_nodes", "Nodes by kind and state.", labels=labels)
+    longest = GaugeMetricFamily(
+        "provisioner_state_longest_seconds",
+        "How long the node that is longest in a state is in it.",
+        labels=labels,
+    )
+    over = GaugeMetricFamily(
+        "provisioner_nodes_over_limit", "Nodes longer in a state than its limit.", labels=labels
+    )
+    for f in fleet.states:
+        count.add_metric((f.kind, f.state), f.nodes)
+        longest.add_metric((f.kind, f.state), f.longest_s)
+        over.add_metric((f.kind, f.state), f.over_limit)
+    late = GaugeMetricFamily(
+        "provisioner_node_over_limit_seconds",
+        "Nodes that are longest over the limit of their state, by name; only a few.",
+        labels=("node", "state"),
+    )
+    for node, state, seconds in fleet.late:
+        late.add_metric((node, state), seconds)
+    yield from (count, longest, over, late)
+
+
+def _counts(fleet: Fleet) -> Iterator[Metric]:
+    for name, text, label, figures in (
+        ("nodes_blocked", "Nodes by the reason of their first blocker.", "reason", fleet.blocked),
+        ("operations", "Operations that are not done.", "status", fleet.operations),
+        ("alerts", "Alerts that stand, by their first class.", "classification", fleet.alerts),
+        ("cases", "Open repair cases by stage.", "stage", fleet.cases),
+        ("requests", "Changes asked for through the API.", "state", fleet.requests),
+    ):
+        family = GaugeMetricFamily(f"provisioner_{name}", text, labels=(label,))
+        for value, count in sorted(figures.items()):
+            family.add_metric((value,), count)
+        yield family
+    yield _one("provisioner_journal_rows", "Rows of the journal.", fleet.journal_rows)
+
+
+def _certificates(fleet: Fleet) -> Iterator[Metric]:
+    family = GaugeMetricFamily(
+        "provisioner_certificates",
+        "Certificates of nodes in force, by when they end: expired, within a day, a week, later.",
+        labels=("expires",),
+    )
+    for name, _ in EXPIRIES:
+        family.add_metric((name,), fleet.certificates[name])
+    yield family
+    text = "Age of the oldest certificate of a node in force."
+    yield _one("provisioner_certificate_oldest_seconds", text, fleet.oldest_certificate_s)
+
+
+def _of_campaigns(look: _Look) -> Iterator[Metric]:
+    named = {c.id for c, _, _ in look.campaigns}
+    nodes = GaugeMetricFamily(
+        "provisioner_campaign_nodes",
+        "Nodes of campaigns under way, by how far they are.",
+        labels=("campaign", "state"),
+    )
+    for (campaign, state), count in sorted(look.fleet.campaigns.items()):
+        if campaign in named:
+            nodes.add_metric((campaign, state), count)
+    labels = ("campaign",)
+    failed = GaugeMetricFamily(
+        "provisioner_campaign_failures", "Failures that count.", labels=labels
+    )
+    most = GaugeMetricFamily(
+        "provisioner_campaign_failure_budget", "How many nodes may fail.", labels=labels
+    )
+    stopped = GaugeMetricFamily(
+        "provisioner_campaign_stopped", "1: it stopped itself, and waits for a person.",
+        labels=labels,
+    )  # fmt: skip
+    for campaign_row, count, allowed in look.campaigns:
+        failed.add_metric((campaign_row.id,), count)
+        most.add_metric((campaign_row.id,), allowed)
+        stopped.add_metric((campaign_row.id,), campaign_row.state is CampaignState.STOPPED)
+    yield from (nodes, failed, most, stopped)
+
+
+def _one(name: str, text: str, value: float) -> GaugeMetricFamily:
+    return GaugeMetricFamily(name, text, value)

@@ -1,0 +1,90 @@
+"""`/metrics` over HTTP, for Prometheus: on loopback, or over TLS to whoever shows the token."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import ipaddress
+import logging
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from aiohttp import hdrs, web
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+
+from provisioner.model.input_error import InputError
+from provisioner.ports import Secret, StoreFailed
+from provisioner.settings import Settings
+from provisioner.telemetry.collecting import FleetMetrics
+
+log = logging.getLogger(__name__)
+HEADERS_S = 10.0  # a connection that sends no whole request within this is closed
+PATH = "/metrics"
+
+
+def application(
+    registry: CollectorRegistry, fleet: FleetMetrics, token: Secret | None
+) -> web.Application:
+    """An application with one path. Without a `token` anybody may read."""
+
+    async def metrics(request: web.Request) -> web.Response:
+        if token is not None and not _shown(request, token):
+            headers = {hdrs.WWW_AUTHENTICATE: 'Bearer realm="provisioner metrics"'}
+            raise web.HTTPUnauthorized(headers=headers)
+        try:
+            await fleet.refresh()
+        except StoreFailed:  # what the process counts by itself is told all the same
+            log.warning("metrics: the database could not be read")
+        text = await asyncio.to_thread(generate_latest, registry)
+        return web.Response(body=text, headers={hdrs.CONTENT_TYPE: CONTENT_TYPE_LATEST})
+
+    app = web.Application()
+    app.router.add_get(PATH, metrics)
+    return app
+
+
+def _shown(request: web.Request, token: Secret) -> bool:
+    word, _, given = request.headers.get(hdrs.AUTHORIZATION, "").partition(" ")
+    wanted = token.reveal().encode()
+    return word.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), wanted)
+
+
+def checked_place(settings: Settings, token: Secret | None) -> None:
+    """Raises InputError if anybody in the network could read the metrics."""
+    if token is not None or settings.metrics_host == "localhost":
+        return
+    try:
+        local = ipaddress.ip_address(settings.metrics_host).is_loopback
+    except ValueError:
+        local = False
+    if not local:
+        problem = "metrics beyond loopback need a token"
+        remedy = "Name a file with a token in metrics_token_file, or serve them at 127.0.0.1."
+        raise InputError("metrics_host", settings.metrics_host, problem, remedy)
+
+
+@asynccontextmanager
+async def serve_metrics(
+    app: web.Application, settings: Settings, context: ssl.SSLContext | None
+) -> AsyncIterator[str]:
+    """Serve it where the settings say; its URL. Raises InputError if that is not possible."""
+    runner = web.AppRunner(app, access_log=None, keepalive_timeout=HEADERS_S)
+    await runner.setup()
+    try:
+        site = web.TCPSite(
+            runner, settings.metrics_host, settings.metrics_port, ssl_context=context
+        )
+        try:
+            await site.start()
+        except OSError as error:
+            where = f"{settings.metrics_host}:{settings.metrics_port}"
+            problem = f"metrics cannot be served there ({error.strerror or error})"
+            remedy = "Name a free port at an address of this machine: metrics_host, metrics_port."
+            raise InputError("metrics_port", where, problem, remedy) from None
+        host = settings.metrics_host
+        shown = f"[{host}]" if ":" in host else host
+        scheme = "http" if context is None else "https"
+        yield f"{scheme}://{shown}:{runner.addresses[0][1]}{PATH}"
+    finally:
+        await runner.cleanup()

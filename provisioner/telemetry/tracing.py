@@ -1,0 +1,124 @@
+"""OpenTelemetry traces, where a site has a collector: one trace an operation, one span a step.
+
+Redfish exchanges within a step are spans below it. The packages are an extra (`traces`) and are
+imported here only when an endpoint is set: a daemon without traces pays nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from provisioner.log_context import named
+from provisioner.model.input_error import InputError
+from provisioner.model.outcome import Blocker
+from provisioner.model.plan import Plan, Step
+from provisioner.ports import Call, PortError, Reply
+from provisioner.telemetry.recording import component_of
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import SpanExporter
+    from opentelemetry.util.types import AttributeValue
+
+EXPORT_LIMIT_S = 10.0  # for one batch; a collector that is away costs nothing but its spans
+NS = 1_000_000_000
+
+
+class Traces:
+    """`ports.Telemetry` as spans. Made by `open_traces`; `close` sends what is left."""
+
+    def __init__(self, provider: TracerProvider) -> None:
+        from opentelemetry import trace
+
+        self._trace = trace
+        self._provider = provider
+        self._tracer = provider.get_tracer("provisioner")
+
+    @contextmanager
+    def step(self, operation: str, node: str, step: Step) -> Iterator[list[Blocker]]:
+        """As `ports.Telemetry`: a span that is current while the step is done."""
+        attributes: dict[str, AttributeValue] = {
+            "provisioner.node": node,
+            "provisioner.operation": operation,
+            "provisioner.component": component_of(step),
+            "provisioner.slots": step.slots,
+            "provisioner.from": step.from_version,
+            "provisioner.to": step.to_version,
+            "provisioner.method": step.method,
+            "provisioner.estimate_s": step.duration_s,
+        }
+        problems: list[Blocker] = []
+        with self._tracer.start_as_current_span(step.title, attributes=attributes) as span:
+            yield problems
+            if problems:
+                first = problems[0]
+                span.set_attribute("provisioner.reason", first.reason.value)
+                span.set_status(self._trace.StatusCode.ERROR, str(first)[:300])
+
+    @contextmanager
+    def plan(self) -> Iterator[list[Plan]]:
+        """As `ports.Telemetry`: plans are metrics only."""
+        yield []
+
+    def request(self, url: str, call: Call, seconds: float, reply: Reply | PortError) -> None:
+        """As `ports.Telemetry`: a span below the step that is under way, else nothing."""
+        if not self._trace.get_current_span().is_recording():
+            return
+        end = time.time_ns()
+        span = self._tracer.start_span(
+            f"Redfish {call.method}",
+            kind=self._trace.SpanKind.CLIENT,
+            start_time=end - int(seconds * NS),
+            attributes={
+                "http.request.method": call.method,
+                "url.full": url + call.path.partition("?")[0],
+            },
+        )
+        if isinstance(reply, Reply):
+            span.set_attribute("http.response.status_code", reply.status)
+        else:
+            span.set_status(self._trace.StatusCode.ERROR, reply.reason.value)
+        span.end(end)
+
+    def close(self) -> None:
+        """Send what is left, for at most EXPORT_LIMIT_S. Blocks."""
+        self._provider.force_flush(int(EXPORT_LIMIT_S * 1000))
+        self._provider.shutdown()
+
+
+def open_traces(endpoint: str, headers: Mapping[str, str], version: str) -> Traces:
+    """Spans to an OTLP/HTTP collector. Raises InputError if the extra is not installed."""
+    try:
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    except ImportError:
+        problem = "traces need packages that are not installed"
+        remedy = "Run: pip install 'gpu-provisioner[traces]'; or take the setting out."
+        raise InputError("trace_endpoint", endpoint, problem, remedy) from None
+    exporter = OTLPSpanExporter(endpoint, headers=dict(headers), timeout=EXPORT_LIMIT_S)
+    return Traces(provider_of(exporter, version))
+
+
+def provider_of(exporter: SpanExporter, version: str) -> TracerProvider:
+    """Spans in batches, from a thread of its own: a slow collector holds nothing up."""
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
+
+    class ByOperation(RandomIdGenerator):
+        """Steps of one operation share a trace, also after a restart in between."""
+
+        def generate_trace_id(self) -> int:
+            operation = named().get("operation", "")
+            if not operation:
+                return super().generate_trace_id()
+            return int.from_bytes(hashlib.sha256(operation.encode()).digest()[:16], "big")
+
+    resource = Resource.create({"service.name": "provisioner", "service.version": version})
+    provider = TracerProvider(resource=resource, id_generator=ByOperation())
+    provider.add_span_processor(BatchSpanProcessor(exporter))
+    return provider

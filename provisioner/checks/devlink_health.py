@@ -33,6 +33,10 @@ DEVLINK_HEALTH = Command(
 )
 
 _DEVICE = re.compile(r"^(?:device )?(?:pci/)?([0-9a-fA-F:.]{7,16}?):?$")
+# with a port's number where it is a port's: "pci/0000:1a:00.0/65535"
+_KEY = re.compile(
+    r"^(?:pci/)?((?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7])(/\d{1,5})?$"
+)
 _REPORTER = re.compile(r"^(?:name|reporter) (\w{1,40})$")
 _STATE = re.compile(r"^state (\w{1,20}) (?:#err|error) (\d{1,18}) (?:#recover|recover) (\d{1,18})")
 _QUEUES_MAX = 65_536
@@ -72,6 +76,8 @@ def _read(evidence: Mapping[str, Evidence]) -> Seen:
     reporters, stopped, devices = {}, set(), set()
     for above, document in documents_of(text, "devlink"):
         match = _DEVICE.match(above)
+        if above and match is None:
+            raise Unreadable(f"devlink: {above[:40]!r} is no card")
         card = pci(match[1]) if match else "card"
         devices.add(card)
         whole_one = mapping(document, "devlink")
@@ -91,13 +97,16 @@ def _reporters(value: Any) -> dict[str, tuple[str, int]]:
     """{"pci/0000:1a:00.0": [{"reporter": "tx", "state": "healthy", "error": 0, ...}]}"""
     found: dict[str, tuple[str, int]] = {}
     for card, listed in mapping(value, "health").items():
+        match = _KEY.fullmatch(card)
+        if match is None:
+            raise Unreadable(f"devlink: {card[:40]!r} is no card")
         for entry in sequence(listed, card):
             facts = mapping(entry, card)
             name = facts.get("reporter", facts.get("name"))
             state, errors = facts.get("state"), facts.get("error", facts.get("err"))
             if not isinstance(name, str) or not isinstance(state, str):
                 raise Unreadable(f"devlink: {card[:40]} has a reporter without name or state")
-            part = f"{pci(card.removeprefix('pci/'))} {name}"
+            part = f"{pci(match[1])}{match[2] or ''} {name}"
             found[part] = (state, whole(str(errors), f"errors of {name}"))
     if not found:
         raise Unreadable("devlink: no reporter in it")

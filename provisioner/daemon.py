@@ -12,28 +12,26 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from aiohttp import web
 
 from provisioner.checks import ALL as CHECKS
 from provisioner.checks.threshold_data import Limits
 from provisioner.control.campaigns import Campaigns
-from provisioner.control.case_desk import CaseDesk
 from provisioner.control.certifier import Certifier
 from provisioner.control.engine import EmbeddedEngine
 from provisioner.control.fabric import FabricSessions
 from provisioner.control.isolating import Fabrics, keeper_of, tenancy_of
-from provisioner.control.mender import Mender
 from provisioner.control.observer import Observer
 from provisioner.control.outbox import Outbox
 from provisioner.control.performer import Performer
 from provisioner.control.reconciler import Reconciler
 from provisioner.control.release_watch import ReleaseWatch
-from provisioner.control.repairs import Repairs
+from provisioner.control.repair_shop import RepairParts, RepairShop
 from provisioner.control.scheduler import Scheduler
 from provisioner.control.watcher import Watcher, WatchParts
 from provisioner.execution.artifacts import Artifacts
-from provisioner.execution.case_evidence import EvidenceCollector
 from provisioner.execution.collector import Collector
 from provisioner.execution.erasure import Eraser
 from provisioner.execution.executor import Executor
@@ -62,6 +60,7 @@ from provisioner.ports import (
 from provisioner.ports.campaigns import CampaignBook
 from provisioner.ports.cases import CaseBook
 from provisioner.ports.telemetry import SILENCE, Telemetry
+from provisioner.ports.tickets import TicketSystem
 from provisioner.ports.webhooks import WebhookBook, WebhookPosts
 from provisioner.settings import Settings
 from provisioner.store.signing import Signer
@@ -90,6 +89,7 @@ class Parts:
     thresholds: Mapping[str, Limits] = field(default_factory=dict)  # the site's own
     campaigns: CampaignBook | None = None  # None: nothing is upgraded in waves
     cases: CaseBook | None = None  # None: faults are told, and nothing is repaired
+    tickets: TicketSystem | None = None  # None: work for people is on the command line and the API
     passwords: SwitchPasswords | None = None  # None: factory passwords of switches are refused
     fabrics: Fabrics | None = None  # None: tenants' networks are made by whoever asks for them
     telemetry: Telemetry = SILENCE  # who measures what is done
@@ -126,6 +126,9 @@ class Daemon:
         )
         executor = Executor(self.site, profiles, parts.telemetry)
         validator = Validator(self.site, parts.store, CHECKS, parts.matrix, parts.thresholds)
+        self.shop = _shop(
+            parts, self.site, observer=self.observer, executor=executor, validator=validator
+        )
         self.performer = Performer(
             parts.store,
             parts.clock,
@@ -143,7 +146,7 @@ class Daemon:
                 validator=validator,
                 signer=parts.signer,
             ),
-            mender=_mender(parts, self.site, self.observer, executor, validator),
+            mender=None if self.shop is None else self.shop.mender,
         )
         self.reconciler = Reconciler(
             parts.store, parts.clock, parts.settings, self.observer, self.performer
@@ -172,7 +175,6 @@ class Daemon:
             parts.store, parts.clock, parts.settings, tests, self.engine.submit
         )
         self.campaigns = _campaigns(parts)
-        self.repairs = _repairs(parts, self.engine)
         self._ticking: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
@@ -185,8 +187,9 @@ class Daemon:
         ]
         if self.campaigns is not None:
             self._ticking.append(asyncio.create_task(self.campaigns.run(), name="campaigns"))
-        if self.repairs is not None:
-            self._ticking.append(asyncio.create_task(self.repairs.run(), name="repairs"))
+        if self.shop is not None:
+            for name, loop in self.shop.loops(self.engine.submit).items():
+                self._ticking.append(asyncio.create_task(loop, name=name))
         if self.keeper is not None:
             keeping = self.keeper.run(self.parts.settings.tenant_settle_s)
             self._ticking.append(asyncio.create_task(keeping, name="tenants"))
@@ -248,30 +251,20 @@ def _outbox(parts: Parts, to: tuple[WebhookBook, WebhookPosts], watcher: Watcher
     return Outbox(*to, parts.credentials, parts.clock, parts.settings, keeper)
 
 
-def _mender(
-    parts: Parts, site: Site, observer: Observer, executor: Executor, validator: Validator
-) -> Mender | None:
+def _shop(parts: Parts, site: Site, **more: Any) -> RepairShop | None:
     if parts.cases is None:
         return None
-    return Mender(
+    needed = RepairParts(
         parts.store,
         parts.cases,
         parts.alerts,
         parts.clock,
         parts.settings,
-        observer=observer,
-        executor=executor,
-        evidence=EvidenceCollector(site, parts.store, validator),
-        matrix=parts.matrix,
+        parts.credentials,
+        parts.signer,
+        parts.tickets,
     )
-
-
-def _repairs(parts: Parts, engine: EmbeddedEngine) -> Repairs | None:
-    if parts.cases is None:
-        return None
-    desk = CaseDesk(parts.store, parts.cases, parts.alerts, parts.clock, parts.settings)
-    given = (parts.store, parts.alerts, parts.clock, parts.settings, engine.submit)
-    return Repairs(desk, *given)
+    return RepairShop(needed, site, matrix=parts.matrix, **more)
 
 
 @asynccontextmanager

@@ -14,11 +14,20 @@ from provisioner.checks.check import Pattern
 from provisioner.settings_api import ApiSettings
 from provisioner.settings_fabric import FabricSettings
 from provisioner.settings_release import ReleaseSettings
+from provisioner.settings_repair import RepairSettings
 from provisioner.settings_telemetry import TelemetrySettings
 from provisioner.settings_webhooks import WebhookSettings
 
 
-class Settings(TelemetrySettings, FabricSettings, ApiSettings, ReleaseSettings, WebhookSettings):
+class Settings(
+    TelemetrySettings,
+    TelemetrySettings,
+    RepairSettings,
+    FabricSettings,
+    ApiSettings,
+    ReleaseSettings,
+    WebhookSettings,
+):
     """Times are seconds of the daemon's clock unless the name says otherwise."""
 
     production: bool = Field(
@@ -242,42 +251,6 @@ class Settings(TelemetrySettings, FabricSettings, ApiSettings, ReleaseSettings, 
         2, ge=0, le=10, description="Automatic tries to leave quarantine, for passing causes."
     )
     remedy_s: float = Field(1800.0, gt=0, description="Wait in quarantine before such a try.")
-
-    # repair
-    repair_service: Literal["auto", "keep", "drain", "cut_off"] = Field(
-        "auto",
-        description="What becomes of a tenant's use of a node with a fault; auto: by its alerts.",
-    )
-    repair_notice_s: float = Field(
-        86400.0, ge=0, description="A tenant's notice before a faulty node is drained."
-    )
-    repair_defer_max_s: float = Field(
-        1209600.0, ge=0, description="A tenant may put a drain off until this after the opening."
-    )
-    repair_quiet_s: float = Field(
-        3600.0, ge=0, description="A kept node whose alerts are gone for this long is well."
-    )
-    repair_resets_per_day: int = Field(
-        4, ge=1, le=50, description="Resets of one node as remedies within a day."
-    )
-    repair_remedies_per_hour: int = Field(
-        8, ge=1, le=10000, description="Resets as remedies in the whole fleet within an hour."
-    )
-    repair_pause_s: float = Field(
-        0.0, ge=0, description="Between the beginnings of two remedies of one node."
-    )
-    repair_confidence_min: float = Field(
-        0.4, ge=0, le=1, description="Below it a person diagnoses before a part is replaced."
-    )
-    repair_dump_limit_s: float = Field(
-        900.0, gt=0, description="A crash dump that a BMC makes is there within this."
-    )
-    repair_deeper_score: float = Field(
-        2.0, ge=0, description="Score of a repeat offender that asks for every test."
-    )
-    repair_retire_score: float = Field(
-        5.0, ge=0, description="Score of a repeat offender that people are asked to retire."
-    )
 
     @property
     def gates_to_release(self) -> str:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from provisioner.cli import case_hardware
+from provisioner.cli import case_bundle, case_hardware
 from provisioner.cli import case_words as words
 from provisioner.cli.case_hardware import ByOption, CaseArgument, case_of, desk_of, tell
 from provisioner.cli.data_options import DataOption, JsonOption, console, node_of, with_data
@@ -25,6 +25,11 @@ from provisioner.wall_clock import WallClock
 app = typer.Typer(help="Repairs: cases, what is suspected, what was done.", no_args_is_help=True)
 app.command()(case_hardware.returned)
 app.command()(case_hardware.replace)
+app.command()(case_bundle.bundle)
+app.command()(case_bundle.verify_bundle)
+app.command()(case_bundle.rma)
+app.command()(case_bundle.spare)
+app.command("tell")(case_bundle.tell_again)
 SettingsOption = Annotated[Path | None, typer.Option("--settings", help="As the daemon's.")]
 Asked = Callable[[CaseDesk, Case], Awaitable[Case | str]]
 PAGE = 1000  # rows of the journal at a time

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from rich.table import Table
 from rich.text import Text
 
-from provisioner.model.case import Case, PartsDifference
+from provisioner.model.case import Case, PartsDifference, Ticket
 from provisioner.planning.repair_report import Figure, RepairReport
 
 
@@ -59,12 +59,27 @@ def lines(case: Case) -> Iterator[str]:
         yield f"evidence {name}: {digest}"
     yield from (f"not to be had: {gap}" for gap in case.gaps)
     if case.ticket is not None:
-        yield f"work: {case.ticket.work} (ticket {case.ticket.id or 'not taken'}, RMA "
-        yield f"  {case.ticket.rma or 'none'})"
+        yield from work(case.ticket)
+    if case.spare is not None:
+        spare = case.spare
+        yield f"spare: {spare.kind.value} {spare.part_number or '–'} serial {spare.serial or '–'}"
     if case.difference is not None:
         yield from difference(case.difference)
     if case.note:
         yield f"note: {case.note}"
+
+
+def work(ticket: Ticket) -> Iterator[str]:
+    """What people were asked, and how far their system knows of it."""
+    yield f"work: {ticket.work}"
+    known = f"{ticket.system} {ticket.id}" if ticket.id else "told to no system"
+    yield f"  ticket {known} {ticket.url}".rstrip() + f", RMA {ticket.rma or 'none'}"
+    if ticket.problem:
+        yield f"  not told yet, {ticket.tries} tries: {ticket.problem}"
+    led = "on" if ticket.led else "off"
+    yield f"  identify LED {led}{f' ({ticket.led_problem})' * bool(ticket.led_problem)}"
+    if ticket.bundle:
+        yield f"  evidence archive: SHA-256 {ticket.bundle}"
 
 
 def difference(found: PartsDifference) -> Iterator[str]:

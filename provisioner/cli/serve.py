@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 import stat
 from collections.abc import AsyncIterator, Mapping
@@ -54,6 +55,7 @@ from provisioner.store.webhook_rows import WebhookRows
 from provisioner.switch_routing import RoutedSwitches
 from provisioner.telemetry_opening import Measured, open_telemetry, served_metrics
 from provisioner.tenants_opening import open_fabrics
+from provisioner.tickets_opening import open_tickets
 from provisioner.wall_clock import WallClock
 
 log = logging.getLogger(__name__)
@@ -128,6 +130,7 @@ def serve(
                 open_fabrics(access) as fabrics,
                 open_watch(events_url, senders, data, opened.store, clock, streams) as watch,
                 open_posts(clock, chosen.site, chosen.webhook_parallel) as posts,
+                open_tickets(chosen, clock, os.environ, ca_file) as tickets,
             ):
                 parts = _parts(
                     (opened, clock, chosen, pinned, measured.telemetry),
@@ -140,6 +143,7 @@ def serve(
                     thresholds=read_thresholds(thresholds),
                     watch=watch,
                     webhooks=(WebhookRows(opened.store), posts),
+                    tickets=tickets,
                 )
                 api = served_api(data, opened, clock, access, pinned, artifacts)
                 await _until_stopped(parts, data, opened, api, measured)

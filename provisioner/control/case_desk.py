@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from provisioner.model.case import Case, Ending, Fault, Origin, Service, Stage
+from provisioner.model.case import Case, Ending, Fault, Origin, Service, Spare, Stage
 from provisioner.model.node import Node, State
 from provisioner.planning import case_policy as policy
 from provisioner.planning import offenders
@@ -130,6 +130,37 @@ class CaseDesk:
         changed = _ticket_closed(case, now).entered(Stage.RETURNING, now, note=work[:500])
         row = ("case_returned", case.node, {"case": case.id, "by": by, "work": work[:500]})
         return await self.book.save_case(changed, journal=[row], now=now)
+
+    async def rma(self, case: Case, number: str, by: str) -> Case | str:
+        """The vendor's return number."""
+        if case.ticket is None or not case.open:
+            return "nobody was asked to work on it" if case.open else "it is closed"
+        ticket = case.ticket.model_copy(update={"rma": number})
+        row = ("case_rma", case.node, {"case": case.id, "rma": number, "by": by})
+        changed = case.model_copy(update={"ticket": ticket})
+        return await self.book.save_case(changed, journal=[row], now=self._clock.now())
+
+    async def spare(self, case: Case, part: Spare, by: str) -> Case | str:
+        """The part that is to go in."""
+        if not case.open:
+            return "it is closed"
+        now = self._clock.now()
+        part = part.model_copy(update={"reserved_at": now})
+        row = ("case_spare", case.node, {"case": case.id, "spare": part.serial, "by": by})
+        return await self.book.save_case(
+            case.model_copy(update={"spare": part}), journal=[row], now=now
+        )
+
+    async def tell(self, case: Case, by: str) -> Case | str:
+        """Its ticket could not be told: try it again now."""
+        ticket = case.ticket
+        if ticket is None or ticket.asked == ticket.told:
+            return "there is nothing that its ticket's system has not heard"
+        again = case.model_copy(
+            update={"ticket": ticket.model_copy(update={"tries": 0, "problem": ""})}
+        )
+        row = ("case_tell", case.node, {"case": case.id, "by": by})
+        return await self.book.save_case(again, journal=[row], now=self._clock.now())
 
     async def retire(self, case: Case, at: float, why: str, by: str) -> Case | str:
         """Its tenant hears that the node goes for good at `at`; it is drained then, not before."""

@@ -202,8 +202,10 @@ class Mender:
                 before=policy.keys(case.faults),
             )
             tries = (*tries, asked)
-        rma = case.ticket.rma if case.ticket is not None else ""
-        ticket = Ticket(opened_at=now, work=chosen.work, rma=rma)
+        # one ticket for each case: whoever is asked again is asked there
+        before = case.ticket if case.ticket is not None else Ticket(opened_at=now)
+        new = {"work": chosen.work, "closed_at": 0.0, "bundle": "", "problem": ""}
+        ticket = before.model_copy(update=new)
         asked_case = case.entered(Stage.HARDWARE, now, tries=tries, note=chosen.work, ticket=ticket)
         row = ("case_hardware", case.node, {"case": case.id, "work": chosen.work})
         await self._book.save_case(asked_case, journal=[row], now=now)

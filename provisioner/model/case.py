@@ -175,7 +175,13 @@ class Ticket(Record):
     rma: str = ""  # the vendor's return number
     bundle: str = ""  # SHA-256 of the signed evidence archive
     led: bool = False  # the identify LED was switched on for it
+    led_problem: str = ""  # why it is not as it is to be
     work: str = ""  # what to do, in one sentence
+    asked: str = ""  # what its system is to hear; written before it is sent
+    asks: int = 0  # messages of this ticket so far
+    told: str = ""  # what its system has heard last; equal to `asked`: nothing is open
+    tries: int = 0  # of the last message
+    problem: str = ""  # why it was not told yet
 
 
 class Spare(Record):

@@ -32,6 +32,10 @@ class CaseBook(Protocol):
         """The case with its generation raised; `StaleWrite` if it changed since it was read."""
         ...
 
+    async def story(self, node: str, since: float, limit: int) -> Sequence[Mapping[str, Any]]:
+        """The node's rows of the journal since a time, in order; the first `limit`."""
+        ...
+
     async def notices(self, tenant: str = "", *, unsent: bool = False) -> Sequence[Notice]: ...
     async def put_notice(self, notice: Notice) -> None:
         """A new notice, or what became of it."""

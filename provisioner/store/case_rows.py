@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, insert, select, update
 
@@ -48,6 +49,9 @@ class CaseRows:
         self, case: Case, *, notices: Sequence[Notice] = (), journal: Sequence[Row] = (), now: float
     ) -> Case:
         return await self._store.write(lambda c: _save(c, case, notices, journal, now))
+
+    async def story(self, node: str, since: float, limit: int) -> Sequence[Mapping[str, Any]]:
+        return await self._store.read(lambda c: chain.of_node(c, node, since, limit))
 
     async def notices(self, tenant: str = "", *, unsent: bool = False) -> Sequence[Notice]:
         return await self._store.read(lambda c: _notices(c, tenant, unsent=unsent))

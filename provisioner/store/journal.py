@@ -76,6 +76,15 @@ def read(connection: Connection, after: int, limit: int) -> Sequence[Mapping[str
     return tuple(_with_detail(row) for row in rows)
 
 
+def of_node(
+    connection: Connection, node: str, since: float, limit: int
+) -> Sequence[Mapping[str, Any]]:
+    """A node's rows since a time (seconds since the epoch), oldest first."""
+    mine = (journal.c.node == node) & (journal.c.at >= since)
+    rows = connection.execute(select(journal).where(mine).order_by(journal.c.seq).limit(limit))
+    return tuple(_with_detail(row) for row in rows)
+
+
 def _with_detail(row: Row[Any]) -> Mapping[str, Any]:
     fields = dict(row._mapping)
     return fields | {"detail": parse_object(fields["detail"], f"journal, {row.seq}")}

@@ -1,0 +1,84 @@
+"""Settings of repairs, and of the tickets that ask people for work. A part of `Settings`.
+
+Passwords are in the environment: PROVISIONER_TICKET_SECRET signs webhooks,
+PROVISIONER_SMTP_PASSWORD logs in at the mail server.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from provisioner.model.base import Record
+
+
+class RepairSettings(Record):
+    """How repairs go by themselves, and which system gives work to people."""
+
+    repair_service: Literal["auto", "keep", "drain", "cut_off"] = Field(
+        "auto",
+        description="What becomes of a tenant's use of a node with a fault; auto: by its alerts.",
+    )
+    repair_notice_s: float = Field(
+        86400.0, ge=0, description="A tenant's notice before a faulty node is drained."
+    )
+    repair_defer_max_s: float = Field(
+        1209600.0, ge=0, description="A tenant may put a drain off until this after the opening."
+    )
+    repair_quiet_s: float = Field(
+        3600.0, ge=0, description="A kept node whose alerts are gone for this long is well."
+    )
+    repair_resets_per_day: int = Field(
+        4, ge=1, le=50, description="Resets of one node as remedies within a day."
+    )
+    repair_remedies_per_hour: int = Field(
+        8, ge=1, le=10000, description="Resets as remedies in the whole fleet within an hour."
+    )
+    repair_pause_s: float = Field(
+        0.0, ge=0, description="Between the beginnings of two remedies of one node."
+    )
+    repair_confidence_min: float = Field(
+        0.4, ge=0, le=1, description="Below it a person diagnoses before a part is replaced."
+    )
+    repair_dump_limit_s: float = Field(
+        900.0, gt=0, description="A crash dump that a BMC makes is there within this."
+    )
+    repair_deeper_score: float = Field(
+        2.0, ge=0, description="Score of a repeat offender that asks for every test."
+    )
+    repair_retire_score: float = Field(
+        5.0, ge=0, description="Score of a repeat offender that people are asked to retire."
+    )
+
+    # work for people
+    ticket_system: Literal["none", "webhook", "email"] = Field(
+        "none", description="Where work for people is told; none: on the command line and the API."
+    )
+    ticket_url: str = Field(
+        "", pattern=r"^(https://\S{1,500})?$", description="Webhook that tickets are sent to."
+    )
+    ticket_pin: str = Field(
+        "",
+        pattern=r"^([0-9a-fA-F:]{64,95})?$",
+        description="SHA-256 of its certificate, if pinned.",
+    )
+    ticket_mail_server: str = Field(
+        "", pattern=r"^([^:\s]{1,253}:\d{1,5})?$", description="SMTP server of tickets, HOST:PORT."
+    )
+    ticket_mail_tls: Literal["starttls", "tls", "none"] = Field(
+        "starttls", description="How it is reached; none only for a relay that asks no password."
+    )
+    ticket_mail_user: str = Field("", max_length=200, description="Login at it; empty: none.")
+    ticket_mail_from: str = Field(
+        "", pattern=r"^([^@\s]{1,64}@[^@\s]{1,253})?$", description="Sender of tickets."
+    )
+    ticket_mail_to: str = Field(
+        "", pattern=r"^([^@\s]{1,64}@[^@\s]{1,253})?$", description="Mailbox that tickets go to."
+    )
+    ticket_retry_s: float = Field(
+        60.0, gt=0, description="Wait after a ticket could not be told; doubles, up to an hour."
+    )
+    repair_led: bool = Field(
+        default=True, description="The identify LED of a node that people work on is switched on."
+    )

@@ -1,0 +1,1 @@
+"""Adapters to systems that give work to people, behind `ports.tickets.TicketSystem`."""

@@ -1,0 +1,105 @@
+"""A case that waits for people, on a store of its own, and the loop that tells of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+from provisioner.control.case_desk import CaseDesk
+from provisioner.control.ticketing import Ticketing
+from provisioner.execution.bundling import Bundler
+from provisioner.execution.reach import Reach
+from provisioner.model.case import (
+    Case,
+    Origin,
+    PartClass,
+    Service,
+    Stage,
+    Suspect,
+    Ticket,
+)
+from provisioner.model.location import Location, Port
+from provisioner.model.node import BmcRef, Node, NodeKind, State
+from provisioner.ports import BmcTransport, Secret, SwitchTransport
+from provisioner.ports.tickets import TicketSystem
+from provisioner.settings import Settings
+from provisioner.store.case_rows import CaseRows
+from provisioner.store.master_key import MasterKey
+from provisioner.store.signing_rows import open_signer
+from provisioner.store.sql_store import SqlStore, open_store
+from provisioner.store.vault import Vault
+
+NODE = Node(
+    id="n7",
+    kind=NodeKind.HOST,
+    state=State.REPAIRING,
+    location=Location(site="site", rack="r12", index=7),
+    ports=(Port(switch="leaf-3", interface="swp7s0", rail=3, nic_slot="NIC_3"),),
+    bmcs=(BmcRef(name="host", url="https://bmc.test"),),
+)
+CASE = Case(
+    id="n7-c0001",
+    node="n7",
+    origin=Origin.CHECK,
+    reason="link errors",
+    service=Service.CUT_OFF,
+    stage=Stage.HARDWARE,
+    suspects=(
+        Suspect(part="NIC_3", kind=PartClass.NIC, confidence=0.8, rule="r", why="w", serial="S1"),
+    ),
+    ticket=Ticket(opened_at=1.0, work="Replace the NIC in NIC_3."),
+    opened_at=1.0,
+)
+
+
+@dataclass
+class HandClock:
+    """Time passes when a test says so."""
+
+    at: float = 1_000_000.0
+
+    def now(self) -> float:
+        return self.at
+
+    async def sleep(self, seconds: float) -> None:
+        self.at += seconds
+
+
+class Telling:
+    """`loop` makes a new one, as after a restart of the daemon."""
+
+    def __init__(self, store: SqlStore, clock: HandClock, bundler: Bundler) -> None:
+        self.store, self.clock, self._bundler = store, clock, bundler
+        self.book = CaseRows(store)
+        self.settings = Settings.model_validate({"repair_led": False})
+        self.desk = CaseDesk(store, self.book, None, clock, self.settings)
+
+    def loop(self, system: TicketSystem | None) -> Ticketing:
+        none = cast("BmcTransport", None)  # no LED is switched here
+        reach = Reach(none, cast("SwitchTransport", None), self._vault())
+        args = (self.store, self.book, self.clock, self.settings, reach, self._bundler, system)
+        return Ticketing(*args)
+
+    def _vault(self) -> Vault:
+        return Vault(self.store, MasterKey.generate())
+
+    async def case(self) -> Case:
+        found = await self.book.case(CASE.id)
+        assert found is not None
+        return found
+
+
+async def telling(_directory: Path) -> Telling:
+    """The case above in a store in memory, with a login that must not leave the house."""
+    store, clock = open_store(":memory:", inline=True), HandClock()
+    key = MasterKey.generate()
+    vault = Vault(store, key)
+    await vault.put("n7/host", "root", Secret("hunter2-of-n7"))
+    signer = await open_signer(store, key, clock.now())
+    await store.add_node(NODE)
+    digest = await store.put_evidence("login root with hunter2-of-n7 at 10:00\n")
+    case = CASE.model_copy(update={"evidence": {"logs host": digest}})
+    await CaseRows(store).add_case(case, now=clock.now())
+    bundler = Bundler(store, CaseRows(store), vault, signer, "site")
+    return Telling(store, clock, bundler)

@@ -20,13 +20,7 @@ from provisioner.settings_webhooks import WebhookSettings
 
 
 class Settings(
-    TelemetrySettings,
-    TelemetrySettings,
-    RepairSettings,
-    FabricSettings,
-    ApiSettings,
-    ReleaseSettings,
-    WebhookSettings,
+    TelemetrySettings, RepairSettings, FabricSettings, ApiSettings, ReleaseSettings, WebhookSettings
 ):
     """Times are seconds of the daemon's clock unless the name says otherwise."""
 

@@ -113,17 +113,8 @@ class Daemon:
         collector = Collector(self.site, profiles)
         self.tenancy = tenancy_of(self.site, parts.store, parts.fabrics)
         self.keeper = keeper_of(self.site, parts.store, parts.fabrics)
-        self.observer = Observer(
-            parts.store,
-            parts.clock,
-            parts.settings,
-            collector,
-            self.tenancy,
-            parts.matrix,
-            parts.alerts,
-            parts.cases,
-            parts.telemetry,
-        )
+        given = (parts.store, parts.clock, parts.settings, collector, self.tenancy, parts.matrix)
+        self.observer = Observer(*given, parts.alerts, parts.cases, parts.telemetry)
         executor = Executor(self.site, profiles, parts.telemetry)
         validator = Validator(self.site, parts.store, CHECKS, parts.matrix, parts.thresholds)
         self.shop = _shop(

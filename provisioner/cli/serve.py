@@ -7,7 +7,7 @@ import logging
 import os
 import signal
 import stat
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import Annotated, Any
@@ -119,36 +119,40 @@ def serve(
 
     async def run() -> None:
         clock, site = WallClock(), None if simulator is None else SimulatedRunner(simulator)
-        with lock_data_directory(data):
-            async with (
-                open_telemetry(chosen, clock) as measured,
-                _wires(data, chosen, ca_file, measured.telemetry) as (transport, switches, streams),
-                open_data(data, clock.now()) as opened,
-                serve_artifacts(artifacts, artifact_host, artifact_port) as files,
-                _agents(site, door, data, opened, clock, chosen, files) as served,
-                _hosts(site, playbooks, data, remote, opened, clock, chosen) as hosts,
-                open_fabrics(access) as fabrics,
-                open_watch(events_url, senders, data, opened.store, clock, streams) as watch,
-                open_posts(clock, chosen.site, chosen.webhook_parallel) as posts,
-                open_tickets(chosen, clock, os.environ, ca_file) as tickets,
-            ):
-                parts = _parts(
-                    (opened, clock, chosen, pinned, measured.telemetry),
-                    (hosts, served, files),
-                    transport=transport,
-                    switches=RoutedSwitches(switches, SonicTransport(hosts.shell)),
-                    passwords=None if site else SshPasswords(data / SWITCH_KEYS),
-                    fabrics=fabrics,
-                    login=login_of(ssh_user, ssh_key),
-                    thresholds=read_thresholds(thresholds),
-                    watch=watch,
-                    webhooks=(WebhookRows(opened.store), posts),
-                    tickets=tickets,
-                )
-                api = served_api(data, opened, clock, access, pinned, artifacts)
-                await _until_stopped(parts, data, opened, api, measured)
+        async with (
+            open_telemetry(chosen, clock) as measured,
+            _wires(data, chosen, ca_file, measured.telemetry) as (transport, switches, streams),
+            open_data(data, clock.now()) as opened,
+            serve_artifacts(artifacts, artifact_host, artifact_port) as files,
+            _agents(site, door, data, opened, clock, chosen, files) as served,
+            _hosts(site, playbooks, data, remote, opened, clock, chosen) as hosts,
+            open_fabrics(access) as fabrics,
+            open_watch(events_url, senders, data, opened.store, clock, streams) as watch,
+            open_posts(clock, chosen.site, chosen.webhook_parallel) as posts,
+            open_tickets(chosen, clock, os.environ, ca_file) as tickets,
+        ):
+            parts = _parts(
+                (opened, clock, chosen, pinned, measured.telemetry),
+                (hosts, served, files),
+                transport=transport,
+                switches=RoutedSwitches(switches, SonicTransport(hosts.shell)),
+                passwords=None if site else SshPasswords(data / SWITCH_KEYS),
+                fabrics=fabrics,
+                login=login_of(ssh_user, ssh_key),
+                thresholds=read_thresholds(thresholds),
+                watch=watch,
+                webhooks=(WebhookRows(opened.store), posts),
+                tickets=tickets,
+            )
+            api = served_api(data, opened, clock, access, pinned, artifacts)
+            await _until_stopped(parts, data, opened, api, measured)
 
-    with asyncio.Runner(loop_factory=new_event_loop) as loop:
+    _run_alone(data, run)
+
+
+def _run_alone(data: Path, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """In an event loop of its own, while no other daemon holds the directory."""
+    with lock_data_directory(data), asyncio.Runner(loop_factory=new_event_loop) as loop:
         loop.run(run())
 
 

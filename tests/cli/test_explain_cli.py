@@ -35,10 +35,12 @@ NODE = Node(
 )
 
 
-@pytest.fixture
-def place(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("explain")
+
     async def fill() -> None:
-        async with open_data(tmp_path / "data", NOW) as opened:
+        async with open_data(directory / "data", NOW) as opened:
             store = opened.store
             await store.add_node(NODE)
             operation = await store.open_operation("n1", "journey", NOW)
@@ -55,7 +57,7 @@ def place(tmp_path: Path) -> Path:
             await AlertRows(store).put_alerts([alert], [], NOW)
 
     asyncio.run(fill())
-    return tmp_path
+    return directory
 
 
 def explain(place: Path, *words: str) -> Done:

@@ -11,7 +11,7 @@ import asyncio
 import json
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -164,8 +164,12 @@ async def drive(
     over: Over,
     began: float,
     limit_s: float = Asked.limit_s,
+    more: Mapping[str, Any] | None = None,
 ) -> None:
-    """Take in what answers and run the daemon on it until `over`, or for `limit_s` real seconds."""
+    """Take in what answers and run the daemon on it until `over`, or for `limit_s` real seconds.
+
+    `more`: parts of the daemon that a demonstration does without.
+    """
     transport, switches = RedfishTransport(), NvueTransport()
     async with serve_artifacts(files.artifacts, "127.0.0.1", 0) as artifacts:
         daemon = Daemon(
@@ -182,6 +186,7 @@ async def drive(
                 artifacts=artifacts,
                 matrix=read_matrix([matrix, files.overlay]),
                 signer=data.signer,
+                **(more or {}),
             )
         )
         expected = read_expected(files.expected)

@@ -6,6 +6,7 @@ import asyncio
 import io
 import logging
 import shutil
+import signal
 from collections import Counter
 from pathlib import Path
 from typing import Annotated
@@ -20,6 +21,7 @@ from rich.text import Text
 
 from provisioner.cli.matrix_files import read_matrix
 from provisioner.demo import Asked, Progress, Summary, as_json, run
+from provisioner.demo_stay import DATA, stay
 from provisioner.event_loop import new_event_loop
 from provisioner.model.input_error import InputError
 from provisioner.model.node import Node, NodeKind, State
@@ -54,6 +56,9 @@ def demo(
         Path | None, typer.Option("--svg", help="Save a picture of the middle and the end.")
     ] = None,
     as_json_: Annotated[bool, typer.Option("--json", help="Last line: one JSON object.")] = False,
+    stay_: Annotated[
+        bool, typer.Option("--stay", help="Nothing is broken; until Ctrl-C (docs/tutorial.md).")
+    ] = False,
 ) -> None:
     """Take a simulated rack from just cabled to two tenants, with three nodes broken on purpose.
 
@@ -63,6 +68,9 @@ def demo(
     read_matrix([matrix])  # before anything is emptied
     _empty(directory)
     logging.basicConfig(filename=directory / LOG, level=logging.INFO)
+    if stay_:
+        _stay(Asked(nodes=nodes, seed=seed, speed=speed), directory, matrix)
+        return
     console = Console(stderr=as_json_)
     album: list[Progress] = []
     with Live(console=console, refresh_per_second=4, transient=as_json_) as live:
@@ -81,6 +89,29 @@ def demo(
         typer.echo(as_json(summary))
     if not summary.as_planned:
         raise typer.Exit(1)
+
+
+def _stay(asked: Asked, directory: Path, matrix: Path) -> None:
+    """Serve until somebody stops it. Without a terminal one line tells that all nodes serve."""
+    console = Console()
+    lines = f"Every node serves. In another terminal: --data {directory / DATA}. Stop with Ctrl-C."
+
+    async def work(live: Live) -> None:
+        stop = asyncio.Event()
+        for sign in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(sign, stop.set)
+
+        def show(progress: Progress) -> None:
+            if console.is_terminal:
+                live.update(picture(progress))
+
+        await stay(asked, directory, matrix, show, lambda: console.print(lines), stop)
+
+    with (
+        Live(console=console, refresh_per_second=4) as live,
+        asyncio.Runner(loop_factory=new_event_loop) as loop,
+    ):
+        loop.run(work(live))
 
 
 def _empty(directory: Path) -> None:

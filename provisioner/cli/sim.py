@@ -13,6 +13,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from provisioner.cli import sim_faults
 from provisioner.event_loop import new_event_loop
 from provisioner.model.input_error import InputError
 from provisioner.sim.clock import FastClock
@@ -22,6 +23,9 @@ from provisioner.sim.shapes_items import HOST_ITEMS
 from provisioner.sim.site import Site
 
 app = typer.Typer(help="A simulated site.", no_args_is_help=True)
+app.command("break")(sim_faults.break_)
+app.command()(sim_faults.swap)
+app.command()(sim_faults.faults)
 
 
 @app.callback()

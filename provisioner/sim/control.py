@@ -16,6 +16,7 @@ from typing import Any
 
 from aiohttp import web
 
+from provisioner.sim.curable_faults import exchange
 from provisioner.sim.fault_presets import ALL, inject
 from provisioner.sim.faults import BadRule, read_rules
 from provisioner.sim.site import Site
@@ -48,6 +49,7 @@ class Control:
         app.router.add_post("/agents/calls", _taking(self._agent_calls))
         app.router.add_post("/agents/request", _taking(self._agent_request))
         app.router.add_post("/faults", _taking(self._change_faults))
+        app.router.add_post("/parts", _taking(self._exchange))
         app.router.add_post("/uncertified", _taking(self._uncertified))
         return app
 
@@ -153,6 +155,17 @@ class Control:
         for rule in rules:
             self.site.faults.add(rule)
         return {"added": len(rules)}
+
+    async def _exchange(self, given: dict[str, Any]) -> Any:
+        """{"node", "part", "serial"}: a person puts a sound part into the slot."""
+        machine = self.site.machines.get(str(given.get("node", "")))
+        slot = str(given.get("part", ""))
+        if machine is None or slot not in machine.devices:
+            raise BadRule("node, part: no such node, or no such part in it")
+        was = machine.devices[slot].serial
+        serial = str(given.get("serial") or "") or f"{was}-new"
+        exchange(machine, slot, serial)
+        return {"was": was, "serial": serial}
 
     async def _uncertified(self, given: dict[str, Any]) -> Any:
         listed = given.get("certificates")

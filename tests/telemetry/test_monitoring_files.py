@@ -1,0 +1,144 @@
+"""The alert rules and the dashboard: tried by Prometheus' own tool, and over metrics that exist."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import yaml
+from measured_site import scraped, site
+from prometheus_client.parser import text_string_to_metric_families
+
+FILES = Path(__file__).parents[2] / "docs" / "monitoring"
+NAME = re.compile(r"\b(?:provisioner|process)_[a-z_]+\b")
+MISSING = "prometheus is not installed: apt-get install prometheus"
+promtool = pytest.mark.skipif(shutil.which("promtool") is None, reason=MISSING)
+server = pytest.mark.skipif(shutil.which("prometheus") is None, reason=MISSING)
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with site(tmp_path_factory.mktemp("site")) as found:
+        yield found
+
+
+def rules() -> list[dict[str, object]]:
+    (group,) = yaml.safe_load((FILES / "alerts.yaml").read_text())["groups"]
+    return group["rules"]
+
+
+def queries() -> list[str]:
+    panels = json.loads((FILES / "dashboard.json").read_text())["panels"]
+    return [target["expr"] for panel in panels for target in panel["targets"]]
+
+
+@promtool
+def test_the_rules_fire_when_they_should_and_only_then():
+    checked = subprocess.run(
+        ["promtool", "check", "rules", "alerts.yaml"], cwd=FILES, capture_output=True, text=True
+    )
+    tried = subprocess.run(
+        ["promtool", "test", "rules", "alerts_test.yaml"], cwd=FILES, capture_output=True, text=True
+    )
+
+    assert (checked.returncode, checked.stderr) == (0, "")
+    assert tried.returncode == 0, tried.stdout + tried.stderr
+
+
+def test_every_rule_is_tried_and_says_what_to_do():
+    tried = (FILES / "alerts_test.yaml").read_text()
+
+    assert [r["alert"] for r in rules() if f'alertname="{r["alert"]}"' not in tried] == []
+    assert all(r["annotations"]["summary"] and r["annotations"]["remedy"] for r in rules())
+
+
+def test_rules_and_dashboard_ask_for_metrics_that_exist(url: str):
+    told = {s.name for f in text_string_to_metric_families(scraped(url)[1]) for s in f.samples}
+    asked = {
+        n for text in (*queries(), *(str(r["expr"]) for r in rules())) for n in NAME.findall(text)
+    }
+
+    assert asked - told == set()
+    assert len(asked) > 20
+
+
+def test_every_metric_is_documented(url: str):
+    page = (FILES.parent / "metrics.md").read_text()
+    families = {f.name for f in text_string_to_metric_families(scraped(url)[1])}
+
+    ours = {n for n in families if n.startswith("provisioner_")}
+    assert sorted(n for n in ours if f"`{n}" not in page) == []
+
+
+@contextmanager
+def prometheus(tmp_path: Path, target: str) -> Iterator[str]:
+    """A Prometheus that scrapes `target` every second; the URL of its API."""
+    config = tmp_path / "prometheus.yml"
+    scrape = {
+        "job_name": "provisioner",
+        "scrape_interval": "1s",
+        "static_configs": [{"targets": [target]}],
+    }
+    told = {"rule_files": [str(FILES / "alerts.yaml")], "scrape_configs": [scrape]}
+    config.write_text(yaml.safe_dump(told))
+    log = tmp_path / "log"
+    arguments = [
+        "prometheus",
+        f"--config.file={config}",
+        f"--storage.tsdb.path={tmp_path / 'tsdb'}",
+    ]
+    with log.open("w") as said:
+        started = subprocess.Popen(
+            [*arguments, "--web.listen-address=127.0.0.1:0"], stdout=said, stderr=said
+        )
+    try:
+        yield _listening(started.pid, log)
+    finally:
+        started.terminate()
+        started.wait(30)
+
+
+def _listening(pid: int, log: Path) -> str:
+    """Where the process listens: Prometheus does not tell the port that it was given."""
+    import psutil
+
+    for _ in range(200):
+        for connection in psutil.Process(pid).net_connections("tcp"):
+            if connection.status == psutil.CONN_LISTEN:
+                return f"http://127.0.0.1:{connection.laddr.port}"
+        time.sleep(0.1)
+    pytest.fail(log.read_text()[-2000:])
+
+
+def ask(base: str, query: str) -> list[dict[str, object]]:
+    words = urllib.parse.urlencode({"query": query})
+    with urllib.request.urlopen(f"{base}/api/v1/query?{words}", timeout=10) as answer:
+        return json.load(answer)["data"]["result"]
+
+
+@server
+def test_a_real_prometheus_scrapes_it_and_answers_every_query_of_the_dashboard(
+    tmp_path: Path, url: str
+):
+    target = urllib.parse.urlsplit(url).netloc
+    with prometheus(tmp_path, target) as base:
+        found: list[dict[str, object]] = []
+        for _ in range(150):
+            found = ask(base, 'provisioner_nodes{job="provisioner", kind="host", state="released"}')
+            if found:
+                break
+            time.sleep(0.2)
+        answers = {query: ask(base, query) for query in queries()}
+
+    assert [row["value"][1] for row in found] == ["2"]
+    at_once = {q for q in answers if "rate(" not in q and "increase(" not in q}
+    assert [q for q in at_once if not answers[q]] == []

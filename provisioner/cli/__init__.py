@@ -21,6 +21,7 @@ from provisioner.cli import (
     checks,
     cohort,
     demo,
+    doctor,
     drift,
     explain,
     inspect,
@@ -48,6 +49,7 @@ app = typer.Typer(
     pretty_exceptions_show_locals=False,  # locals may hold secrets
 )
 app.command("demo")(demo.demo)
+app.command("doctor")(doctor.doctor)
 app.command("drift")(drift.drift)
 app.command("debt")(drift.debt)
 app.command("explain")(explain.explain)

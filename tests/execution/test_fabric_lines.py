@@ -12,8 +12,8 @@ import pytest
 
 from provisioner.checks import fabric
 from provisioner.checks.rail_port import Member, RailPort
-from provisioner.execution.fabric_outputs import sections
 from provisioner.execution.fabric_lines import CLEAN, LOOK, MARK, host_end, measure, serve
+from provisioner.execution.fabric_outputs import sections
 
 RULE = "-" * 87
 # serves for a minute as the real one does, measures at once; one rail has no connection

@@ -140,6 +140,9 @@ def test_headers_that_are_none_are_refused_without_being_told(tmp_path: Path):
 
 
 def test_whoever_wants_no_traces_does_not_even_import_them():
-    words = "import sys, provisioner.telemetry.tracing; sys.exit(any('opentelemetry' in m for m in sys.modules))"
+    words = (
+        "import sys, provisioner.telemetry.tracing; "
+        "sys.exit(any('opentelemetry' in m for m in sys.modules))"
+    )
 
     assert subprocess.run([sys.executable, "-c", words], check=False).returncode == 0

@@ -1,0 +1,200 @@
+"""`provisioner doctor`: looks at a whole site before go-live, and tells what to do about it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import resource
+import shutil
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import Progress, TaskID
+from rich.table import Table
+from rich.text import Text
+
+from provisioner.cli.campaign_options import MatrixOption
+from provisioner.cli.checked_options import check_ca
+from provisioner.cli.data_options import DataOption, JsonOption, console
+from provisioner.cli.matrix_files import read_matrix
+from provisioner.execution import examination as look
+from provisioner.execution.examination import Looked
+from provisioner.execution.reach import Reach
+from provisioner.model.matrix import Matrix
+from provisioner.nvue import NvueTransport
+from provisioner.opening import DATABASE, open_data, read_expected, read_settings
+from provisioner.planning import examination as judge
+from provisioner.planning.examination import Examined, Standing
+from provisioner.planning.pinned_files import pinned_files
+from provisioner.ports import Clock, PortError
+from provisioner.redfish.governor import LoginGovernor
+from provisioner.redfish.transport import RedfishTransport
+from provisioner.settings import Settings
+from provisioner.store import examining
+from provisioner.wall_clock import WallClock
+
+STYLES = {
+    Standing.GOOD: "green",
+    Standing.WARNING: "yellow",
+    Standing.BAD: "bold red",
+    Standing.NOT_LOOKED: "magenta",
+}
+
+
+def doctor(
+    data: DataOption = Path("var"),
+    matrix: MatrixOption = None,
+    artifacts: Annotated[
+        Path, typer.Option(help="Directory of firmware files, as for `serve`.")
+    ] = Path("artifacts"),
+    settings: Annotated[Path | None, typer.Option(help="Settings, as for `serve`.")] = None,
+    ca_file: Annotated[Path | None, typer.Option(help="CAs that BMCs may have.")] = None,
+    file: Annotated[
+        Path | None, typer.Option(help="Expected hardware: looks at BMCs before their intake too.")
+    ] = None,
+    whole: Annotated[bool, typer.Option("--all", help="Show what is good, too.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Look at a site before go-live, and tell what to do: nothing is changed anywhere.
+
+    Looks at this machine (disk, open files, clock), the database, the matrix and its artifacts,
+    the maintenance image, and each BMC and switch: reached, with which certificate, whether the
+    stored credential works (asked once; a refused one is not tried again), and its clock.
+    Exit code 0: ready; 1: something is bad, or was not looked at; 2: the input is wrong.
+    """
+    chosen, pinned = read_settings(settings), read_matrix(matrix or [])
+    check_ca("--ca-file", ca_file)
+    strangers = [n.bmc.url for n in read_expected(file).nodes if n.bmc.url] if file else []
+    examined = [*_machine(data, chosen), *judge.pinned(pinned, production=chosen.production)]
+    examined.append(judge.image(pinned))
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("artifacts", total=None)
+        examined += _artifacts(
+            pinned, artifacts, lambda n, m: bar.update(task, completed=n, total=m)
+        )
+        task = bar.add_task("BMCs and switches", total=None)
+        update = partial(_advance, bar, task)
+        examined += asyncio.run(_devices(data, ca_file, strangers, update))
+    examined += _database(data)
+    _show(examined, as_json=as_json, whole=whole)
+    if not judge.ready(examined):
+        raise typer.Exit(1)
+
+
+def _advance(bar: Progress, task: TaskID, done: int, total: int) -> None:
+    bar.update(task, completed=done, total=total)
+
+
+def _machine(data: Path, chosen: Settings) -> tuple[Examined, ...]:
+    there = next(p for p in (data.absolute(), *data.absolute().parents) if p.exists())
+    soft, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return (
+        judge.disk(str(there), shutil.disk_usage(there).free),
+        judge.open_files(
+            soft, chosen.requests_max, chosen.watch_streams_max, chosen.api_connections_max
+        ),
+    )
+
+
+def _database(data: Path) -> tuple[Examined, ...]:
+    file = data / DATABASE
+    if not file.is_file():
+        remedy = "Take nodes in first: `provisioner intake --file LIST`."
+        return (judge.not_looked("database", str(file), "there is none yet", remedy),)
+    found = examining.look(file)
+    if found.problem:
+        remedy = "Restore it from a backup, or run the version that wrote it."
+        return (judge.bad("database", str(file), found.problem, remedy),)
+    if not os.access(file, os.W_OK):
+        remedy = "Correct its owner: the daemon's user writes it."
+        return (judge.bad("database", str(file), "it cannot be written", remedy),)
+    if found.behind:
+        detail = f"schema {found.revision}: the next start runs {found.behind} migrations"
+        return (judge.warning("database", str(file), detail, "Make a backup before it."),)
+    return (judge.good("database", str(file), f"whole, schema {found.revision}"),)
+
+
+def _artifacts(
+    pinned: Matrix, directory: Path, done: Callable[[int, int], None]
+) -> Iterable[Examined]:
+    files = pinned_files(pinned, ())
+    if not files:
+        remedy = "Name files and digests in an overlay of the matrix."
+        return [judge.not_looked("artifacts", str(directory), "the matrix names no file", remedy)]
+    told = []
+    for count, (name, sha256) in enumerate(sorted(files.items()), 1):
+        told.append(judge.artifact(name, sha256, look.file_digest(directory, name)))
+        done(count, len(files))
+    return told
+
+
+async def _devices(
+    data: Path, ca_file: Path | None, strangers: list[str], done: Callable[[int, int], None]
+) -> list[Examined]:
+    """BMCs and switches of the data directory, and those of the list that are not there yet."""
+    clock: Clock = WallClock()
+    usable = _usable(data)
+    governor = LoginGovernor(memory=data / "failed-logins") if usable else None
+    transport = RedfishTransport(ca_file=ca_file, governor=governor)
+    switches = NvueTransport(ca_file=ca_file)
+    try:
+        wanted: list[Callable[[], Awaitable[Looked]]] = []
+        if not usable:  # opening it would make or migrate it, and we change nothing
+            wanted += [partial(look.stranger, transport, clock, url) for url in strangers]
+            return _told(await look.taken(wanted, done))
+        async with open_data(data, clock.now()) as opened:
+            nodes = await opened.store.nodes()
+            known = {b.url for n in nodes for b in n.bmcs}
+            reach = Reach(transport, switches, opened.vault)
+            wanted += look.looks(reach, clock, nodes)
+            wanted += [
+                partial(look.stranger, transport, clock, u) for u in strangers if u not in known
+            ]
+            return _told(await look.taken(wanted, done))
+    except PortError as error:
+        return [judge.failed("bmc", str(data), error.reason, str(error))]
+    finally:
+        await switches.close()
+        await transport.close()
+
+
+def _usable(data: Path) -> bool:
+    file = data / DATABASE
+    if not file.is_file():
+        return False
+    current = examining.look(file)
+    return not current.problem and not current.behind
+
+
+def _told(found: tuple[Looked, ...]) -> list[Examined]:
+    told = [e for one in found for e in one.examined]
+    if not found:
+        remedy = "Take nodes in, or give --file LIST."
+        told.append(judge.not_looked("bmc", "(none)", "no BMC and no switch is known", remedy))
+    return [*told, *judge.clocks({one.subject: one.skew_s for one in found})]
+
+
+def _show(examined: list[Examined], *, as_json: bool, whole: bool) -> None:
+    if as_json:
+        document = {
+            "ready": judge.ready(examined),
+            "examined": [e.model_dump(mode="json") for e in examined],
+        }
+        typer.echo(json.dumps(document))
+        return
+    out = console()
+    table = Table("area", "what", "standing", "detail", "what to do")
+    for one in examined:
+        if whole or one.standing is not Standing.GOOD:
+            standing = Text(one.standing.value, style=STYLES[one.standing])
+            table.add_row(one.area, Text(one.subject), standing, Text(one.detail), Text(one.remedy))
+    if table.row_count:
+        out.print(table)
+    counts = {s: sum(e.standing is s for e in examined) for s in Standing}
+    out.print(", ".join(f"{n} {s.value}" for s, n in counts.items() if n))
+    out.print("ready" if judge.ready(examined) else "not ready: see what to do above")

@@ -1,0 +1,36 @@
+"""Files that a matrix names, of all its releases or of some."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from provisioner.model.input_error import InputError
+from provisioner.model.matrix import Matrix
+
+
+def pinned_files(matrix: Matrix, releases: Collection[str]) -> Mapping[str, str]:
+    """File name -> SHA-256 ("" where none is pinned), with images and the edges of all ways.
+
+    `releases`: () are all. Raises InputError for a name that is no release, and for one file with
+    two digests.
+    """
+    for name in releases:
+        if name not in matrix.releases:
+            remedy = "See `provisioner matrix show`."
+            raise InputError("--release", name, "there is no such release", remedy)
+    named: list[tuple[str, str]] = [(pin.artifact, pin.sha256) for pin in matrix.images.values()]
+    for name, release in matrix.releases.items():
+        if not releases or name in releases:
+            for content in release.profiles.values():
+                named += [(pin.artifact, pin.sha256) for pin in content.pins.values()]
+    for edges in matrix.edges.values():
+        named += [(edge.artifact, edge.sha256) for edge in edges]
+    found: dict[str, str] = {}
+    for file, sha256 in named:
+        if not file:
+            continue
+        if found.get(file) and sha256 and found[file] != sha256:
+            problem = "the matrix pins it with two digests"
+            raise InputError(file, sha256, problem, "Correct the matrix.")
+        found[file] = found.get(file) or sha256
+    return found

@@ -1,0 +1,115 @@
+"""`provisioner doctor` on a site of HTTPS BMCs and switches, just taken in, then broken."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from simulated import Served, served
+from typer.testing import CliRunner
+
+from provisioner.cli import app
+from provisioner.opening import open_data
+from provisioner.ports import Secret
+
+Told = dict[tuple[str, str], dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Served]:
+    with served(nodes=1, speed=600.0) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def place(site: Served, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("doctor")
+    (folder / "artifacts").mkdir()
+    (folder / "expected.json").write_text(json.dumps(site.site.expected()))
+    words = ["intake", "--file", str(folder / "expected.json"), "--data", str(folder / "var")]
+    cards = [w for name, url in site.site.urls.items() if "_" in name for w in ("--bmc", url)]
+    taken = CliRunner().invoke(app, [*words, *cards])
+    assert taken.exit_code == 0, taken.output
+    return folder
+
+
+def doctor(place: Path, *words: str) -> tuple[int, Told]:
+    """Its exit code, and what it says by (area, subject)."""
+    data = ["--data", str(place / "var"), "--artifacts", str(place / "artifacts"), "--json"]
+    done = CliRunner().invoke(app, ["doctor", *data, *words])
+    told = json.loads(done.stdout.splitlines()[-1])
+    return done.exit_code, {(e["area"], e["subject"]): e for e in told["examined"]}
+
+
+def test_a_site_just_taken_in_answers_with_its_pins_and_credentials(place: Path) -> None:
+    code, told = doctor(place)
+
+    assert told["bmc", "su0-n00/host"]["standing"] == "good"
+    assert told["credential", "su0-n00/host"]["standing"] in ("good", "warning")
+    assert told["switch", "leaf-su0-r3"]["standing"] == "good"
+    assert told["certificate", "leaf-su0-r3"]["standing"] == "warning"
+    assert told["clock", "this machine"]["standing"] == "good"
+    assert told["database", str(place / "var/provisioner.db")]["standing"] == "good"
+    # the shipped matrix names no image: a site builds its own
+    assert told["image", "maintenance"]["standing"] == "bad"
+    assert code == 1
+    assert all(e["remedy"] for e in told.values() if e["standing"] != "good")
+
+
+def test_a_password_that_is_wrong_is_tried_once_and_told(place: Path) -> None:
+    right = asyncio.run(exchanged(place, Secret("mistyped")))
+    try:
+        _, told = doctor(place)
+        _, again = doctor(place)
+    finally:
+        asyncio.run(exchanged(place, right))
+
+    assert told["credential", "su0-n00/host"]["detail"].startswith("login_refused")
+    assert again["credential", "su0-n00/host"]["standing"] == "bad"
+    assert "mistyped" not in json.dumps([*told.values(), *again.values()])
+
+
+async def exchanged(place: Path, secret: Secret) -> Secret:
+    """The stored password of the host's BMC, replaced."""
+    async with open_data(place / "var", 0.0) as opened:
+        kept = await opened.vault.current("su0-n00/host")
+        assert kept is not None
+        await opened.vault.put("su0-n00/host", kept[0], secret)
+        return kept[1]
+
+
+def test_a_missing_firmware_file_is_named_before_go_live(place: Path) -> None:
+    overlay = place / "overlay.yaml"
+    overlay.write_text(
+        "images:\n  maintenance:\n    version: '1'\n    artifact: m.iso\n"
+        f"    sha256: {'a' * 64}\n    evidence: built here\n"
+    )
+    root = Path(__file__).parents[2] / "firmware_matrix.yaml"
+    words = ["--matrix", str(root), "--matrix", str(overlay)]
+
+    _, told = doctor(place, *words)
+    (place / "artifacts/m.iso").write_bytes(b"something else")
+    _, wrong = doctor(place, *words)
+
+    assert told["image", "m.iso"]["standing"] == "good"
+    assert "no such file" in told["artifacts", "m.iso"]["detail"]
+    assert "SHA-256" in wrong["artifacts", "m.iso"]["detail"]
+
+
+def test_before_intake_it_looks_at_the_list_and_logs_in_to_nobody(
+    site: Served, place: Path, tmp_path: Path
+) -> None:
+    before = site.site.redfish["su0-n00/host"].requests
+
+    code, told = doctor(tmp_path, "--file", str(place / "expected.json"))
+
+    url = site.url("su0-n00/host")
+    assert told["bmc", url]["standing"] == "good"
+    assert told["credential", url]["standing"] == "not looked"
+    assert not (tmp_path / "var").exists()
+    assert site.site.redfish["su0-n00/host"].requests == before + 1
+    assert code == 1

@@ -14,7 +14,7 @@ from provisioner.model.alert import Alert, Override, Signal
 from provisioner.model.node import Node, State
 from provisioner.model.outcome import Blocker
 from provisioner.planning import alerts as rules
-from provisioner.planning.watch_rules import Found
+from provisioner.planning.watch_rules import Found, signal_of
 from provisioner.ports import AlertBook, Clock, Store
 
 Submit = Callable[[str], Awaitable[None]]
@@ -58,7 +58,7 @@ class AlertKeeper:
             known = {a.key: a for a in await self.book.alerts(node)}
             changed: dict[tuple[str, str, str], Alert] = {}
             for source, found in seen.items():
-                signals = [_signal(one, node, source, now) for one in found]
+                signals = [signal_of(one, node, source, now) for one in found]
                 all_ = tuple({**known, **changed}.values())
                 changed |= {a.key: a for a in rules.levelled(all_, source, signals, now)}
             return await self._write(node, known, tuple(changed.values()))
@@ -144,20 +144,6 @@ async def revoking(
         return ()
     overrides: Sequence[Override] = await book.overrides(node.id)
     return rules.revoking(alerts, overrides, certificate.issued_at, now)
-
-
-def _signal(one: Found | Signal, node: str, source: str, now: float) -> Signal:
-    if isinstance(one, Signal):
-        return one.model_copy(update={"source": source})
-    return Signal(
-        node=node,
-        id=one.id,
-        target=one.target,
-        classifications=one.classifications,
-        message=one.message,
-        source=source,
-        at=now,
-    )
 
 
 def _row(old: Alert | None, new: Alert) -> tuple[str, str, dict[str, Any]] | None:

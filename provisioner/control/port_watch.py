@@ -36,6 +36,7 @@ class PortWatch:
     def take(self, report: PortReport) -> None:
         """Remember one report; one that is older than what is known is let go."""
         key = (report.node, report.port)
+        self._unseen(key, report)
         if report.counters is not None:
             looks = self._looks.setdefault(key, deque(maxlen=LOOKS_KEPT))
             if not looks or report.counters.at > looks[-1].at:
@@ -53,6 +54,22 @@ class PortWatch:
         for kept in (self._looks, self._losses):
             while len(kept) > PORTS_MAX:
                 kept.popitem(last=False)
+
+    def _unseen(self, key: tuple[str, str], report: PortReport) -> None:
+        """Losses between two looks of somebody who tells state and counter together.
+
+        A loss and a return count two changes; the one that the state shows is not counted twice.
+        """
+        looks, losses = self._looks.get(key), self._losses.get(key)
+        if not looks or report.counters is None or not report.link:
+            return
+        if losses and losses[-1].up_at is None:
+            return  # it is down: how often it came and went meanwhile makes no difference
+        changes = watch_rules.growth((looks[-1], report.counters), "carrier_changes") or 0
+        shown = int(report.link == "down")
+        hidden = min(max(0, changes - shown) // 2, LOSSES_KEPT)
+        kept = self._losses.setdefault(key, deque(maxlen=LOSSES_KEPT))
+        kept.extend([Interruption(down_at=report.at, up_at=report.at)] * hidden)
 
     def nodes(self) -> frozenset[str]:
         """Nodes of which something is known."""

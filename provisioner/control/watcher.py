@@ -15,6 +15,7 @@ from zlib import crc32
 
 from provisioner.control.alert_keeper import AlertKeeper
 from provisioner.control.event_feeds import EventFeeds
+from provisioner.control.leaf_counts import LeafCounts
 from provisioner.control.port_watch import PortReport, PortWatch
 from provisioner.execution.reach import Reach
 from provisioner.execution.watch import OutOfBand
@@ -23,9 +24,9 @@ from provisioner.model.inventory import Inventory
 from provisioner.model.node import BmcRef, Node, NodeKind, State
 from provisioner.model.outcome import Blocker
 from provisioner.planning import watch_rules
-from provisioner.planning.watch_rules import Found
+from provisioner.planning.watch_rules import Found, signal_of
 from provisioner.ports import AlertBook, Clock, EventStreams, Store
-from provisioner.redfish.events import Pushed, signals
+from provisioner.redfish.events import Metric, Pushed, signals
 from provisioner.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -84,6 +85,7 @@ class Watcher:
             streams_max=settings.watch_streams_max,
         )
         self.ports = PortWatch()
+        self.leaves = LeafCounts(reach, clock, settings.watch_s, self.ports.take)
         self.looked: dict[str, float] = {}  # node -> when it was last glanced at, for people
         self._turns: dict[str, _Turns] = {}
         self._nodes: dict[str, Node] = {}
@@ -107,6 +109,7 @@ class Watcher:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self.feeds.close()
+        await self.leaves.close()
         self.eyes.budget.close()
 
     async def round(self) -> None:
@@ -127,6 +130,7 @@ class Watcher:
         self.feeds.broke.clear()
         self._begin(self._looking, LOOKS_MAX, lambda t: t.glance_at, self._look, now)
         self._begin(self._sweeping, SWEEPS_MAX, lambda t: t.sweep_at, self._sweep, now)
+        self.leaves.round(nodes, self._nodes)
         for name, found in self.ports.standing(now).items():
             if name in nodes:
                 await self.keeper.level(name, {"watch.ports": found})
@@ -143,13 +147,20 @@ class Watcher:
         if found.asks_for_a_look:
             turns.sweep_at = turns.parts_at = min(turns.sweep_at, now)
         told = [*signals(found, node_id, bmc, now)]
-        if found.metrics:
-            after = {m.name: m.value for m in found.metrics}
-            grown = watch_rules.fatal_growth(turns.metrics.get(bmc, {}), after)
-            turns.metrics[bmc] = after
-            told += [_told(f, node_id, f"telemetry/{bmc}", now) for f in grown]
+        told += self._measured(node_id, turns, bmc, found.metrics)
         if await self.keeper.report(node_id, told):
             await self.keeper.consider(node)
+
+    def _measured(
+        self, node_id: str, turns: _Turns, bmc: str, metrics: Sequence[Metric]
+    ) -> list[Signal]:
+        """What streamed, posted or polled metrics say: each report has other counters."""
+        known = turns.metrics.setdefault(bmc, {})
+        after = watch_rules.fatal_counters((m.name, m.value) for m in metrics)
+        grown = watch_rules.fatal_growth(known, after)
+        known |= after
+        now = self._clock.now()
+        return [signal_of(f, node_id, f"telemetry/{bmc}", now) for f in grown]
 
     async def report(self, node_id: str, told: Sequence[Signal]) -> None:
         """Somebody else told something of a node, through the webhook."""
@@ -225,14 +236,18 @@ class Watcher:
         if certificate is None:
             return  # said at every glance
         level: dict[str, Sequence[Found | Signal]] = {}
+        told: list[Signal] = []
         for bmc in node.bmcs:
+            metrics = await self.eyes.telemetry(node, bmc, anew=parts)
+            told += self._measured(node.id, turns, bmc.name, metrics)
             seen = await self._swept(node, bmc, turns, parts=parts)
             if seen is None:
                 continue
             level[f"watch.versions/{bmc.name}"] = watch_rules.drift(certificate, seen)
             if parts:
                 level[f"watch.parts/{bmc.name}"] = watch_rules.swaps(certificate, seen)
-        if await self.keeper.level(node.id, level):
+        grown = await self.keeper.report(node.id, told)
+        if await self.keeper.level(node.id, level) or grown:
             await self.keeper.consider(node)
 
     async def _swept(
@@ -249,22 +264,11 @@ class Watcher:
         for name in [n for n in self._turns if n not in self._nodes]:
             del self._turns[name]
             self.looked.pop(name, None)
+            self.eyes.forget(name)
         await self.feeds.leave(frozenset(self._nodes))
         for name in sorted(self.feeds.subscribed - set(self._nodes)):
             if name in nodes:
                 await self.feeds.end(nodes[name])
-
-
-def _told(found: Found, node: str, source: str, now: float) -> Signal:
-    return Signal(
-        node=node,
-        id=found.id,
-        target=found.target,
-        classifications=found.classifications,
-        message=found.message,
-        source=source,
-        at=now,
-    )
 
 
 def _done(running: dict[str, asyncio.Task[None]], name: str, task: asyncio.Task[None]) -> None:

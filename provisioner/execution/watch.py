@@ -14,10 +14,11 @@ from provisioner.execution.reach import Reach
 from provisioner.model.inventory import Component, DeviceKind, Inventory
 from provisioner.model.node import BmcRef, Node
 from provisioner.model.outcome import Blocker
+from provisioner.planning.watch_rules import fatal_counters
 from provisioner.ports import BmcAddress, BmcTransport, Call, Clock, PortError, Reply
-from provisioner.redfish import subscriptions
+from provisioner.redfish import subscriptions, telemetry
 from provisioner.redfish.client import Redfish
-from provisioner.redfish.events import RedfishEvent, conditions
+from provisioner.redfish.events import Metric, RedfishEvent, conditions
 from provisioner.redfish.subscriptions import Offer
 
 BURST_S = 2.0  # what was not used is saved up for so long
@@ -96,6 +97,7 @@ class OutOfBand:
         self._urgent = self._reach(urgent=True)
         self._patient = self._reach(urgent=False)
         self._offers: dict[tuple[str, str], Offer] = {}
+        self._reports: dict[tuple[str, str], tuple[str, ...]] = {}  # paths of metric reports
 
     def _reach(self, *, urgent: bool) -> Reach:
         transport = BudgetedTransport(self.reach.transport, self.budget, urgent=urgent)
@@ -142,6 +144,40 @@ class OutOfBand:
         except PortError as error:
             return blocked(error, f"{node.id}/{bmc.name}")
         return placed(seen, bmc)
+
+    async def telemetry(self, node: Node, bmc: BmcRef, *, anew: bool) -> tuple[Metric, ...]:
+        """What a BMC's metric reports say; `anew`: which ones there are is asked again.
+
+        A report without a counter that a rule reads is not asked for again until then. Silence
+        is nothing.
+        """
+        key = (node.id, bmc.url)
+        found: list[Metric] = []
+        try:
+            client = await self._patient.redfish(node, bmc.name)
+            if isinstance(client, Blocker):
+                return ()
+            if anew or key not in self._reports:
+                self._reports[key] = await telemetry.reports(client.service)
+            for path in self._reports[key]:
+                report = await telemetry.read(client.service, path)
+                found += report.metrics
+                counted = fatal_counters((m.name, m.value) for m in report.metrics)
+                if report.too_large or (report.metrics and not counted):
+                    self._reports[key] = tuple(p for p in self._reports[key] if p != path)
+        except PortError:
+            return tuple(found)
+        return tuple(found)
+
+    def reporting(self, node: str) -> int:
+        """How many metric reports of a node are polled."""
+        return sum(len(paths) for (name, _), paths in self._reports.items() if name == node)
+
+    def forget(self, node: str) -> None:
+        """A node that serves no more: its BMCs may be others when it comes back."""
+        for known in (self._offers, self._reports):
+            for key in [k for k in known if k[0] == node]:
+                del known[key]
 
 
 def placed(seen: Inventory, bmc: BmcRef) -> Inventory:

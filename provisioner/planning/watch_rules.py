@@ -7,10 +7,10 @@ is the measure.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 
-from provisioner.model.alert import Classification
+from provisioner.model.alert import Classification, Signal
 from provisioner.model.base import Record
 from provisioner.model.certificate import Certificate
 from provisioner.model.inventory import Inventory
@@ -30,6 +30,8 @@ ROCET_PORTS_MIN = 8  # fewer ports teach nothing
 ROCET_TIMES, ROCET_FLOOR_PER_S = 10.0, 1.0  # ours: ten times the fleet's, and one a second at least
 EXPIRES_SOON_S = 3 * 86400.0  # a tenant's notice for a drain takes days
 ITEMS_MAX = 16  # of one rule; a person reads no more
+FATAL_COUNTERS = ("FatalErrorCount", "UncorrectableECCErrorCount")
+FATAL_MAX = 512  # of one BMC: eight GPUs with their memories and links have some 100
 _DRIVERS = "hgx.driver"  # which driver each GPU and NVSwitch is used by, as its baseboard says
 
 
@@ -40,6 +42,13 @@ class Found(Record):
     target: str = ""
     classifications: tuple[Classification, ...]
     message: str
+
+
+def signal_of(found: Found | Signal, node: str, source: str, now: float) -> Signal:
+    """What was found, as told of a node by a source."""
+    if isinstance(found, Signal):
+        return found.model_copy(update={"source": source})
+    return Signal(**found.model_dump(), node=node, source=source, at=now)
 
 
 class Counters(Record):
@@ -152,7 +161,7 @@ def link_flaps(port: str, losses: Sequence[Interruption], now: float) -> tuple[F
 
 def carrier_changes(port: str, looks: Sequence[Counters]) -> tuple[Found, ...]:
     """NVSentinel's rule, where only a counter is told: too many changes between two looks."""
-    grew = _growth(looks, "carrier_changes")
+    grew = growth(looks, "carrier_changes")
     if grew is None or grew <= CHANGES_MAX:
         return ()
     words = f"its carrier changed more than {CHANGES_MAX} times between two looks"
@@ -221,18 +230,30 @@ def fatal_growth(before: Mapping[str, float], after: Mapping[str, float]) -> tup
 
     DSP0268: PCIeErrors.FatalErrorCount; UncorrectableECCErrorCount of processors and memory.
     """
-    fatal = ("FatalErrorCount", "UncorrectableECCErrorCount")
     found = []
     for name, value in sorted(after.items()):
-        leaf = name.replace(".", "/").rsplit("/", 1)[-1]
-        if leaf in fatal and name in before and value > before[name]:
+        leaf = _leaf(name)
+        if leaf in FATAL_COUNTERS and name in before and value > before[name]:
             words = f"{leaf} grew"
             both = (C.FATAL_EVENT, C.HARDWARE)
             found.append(Found(id=leaf, target=name[-128:], classifications=both, message=words))
     return tuple(found[:ITEMS_MAX])
 
 
-def _growth(looks: Sequence[Counters], name: str) -> int | None:
+def fatal_counters(metrics: Iterable[tuple[str, float]]) -> dict[str, float]:
+    """Of a report's metrics those that `fatal_growth` compares; of a series the last value."""
+    found: dict[str, float] = {}
+    for name, value in metrics:
+        if _leaf(name) in FATAL_COUNTERS and (name in found or len(found) < FATAL_MAX):
+            found[name] = value
+    return found
+
+
+def _leaf(name: str) -> str:
+    return name.replace(".", "/").rsplit("/", 1)[-1]
+
+
+def growth(looks: Sequence[Counters], name: str) -> int | None:
     """Growth of one counter between the last two looks; None: it cannot be told."""
     if len(looks) < 2 or looks[-2].boot != looks[-1].boot:
         return None
@@ -243,5 +264,5 @@ def _growth(looks: Sequence[Counters], name: str) -> int | None:
 def _pausing(pair: Sequence[Counters]) -> bool:
     """Whether pause frames of a priority were sent, and no packet of any kind was received."""
     names = [n for n in pair[1].values if n.startswith("tx_prio") and n.endswith("_pause")]
-    sent = any((_growth(pair, name) or 0) > 0 for name in names)
-    return sent and _growth(pair, "rx_packets") == 0
+    sent = any((growth(pair, name) or 0) > 0 for name in names)
+    return sent and growth(pair, "rx_packets") == 0

@@ -140,6 +140,8 @@ def _events(value: Any) -> Iterator[RedfishEvent]:
 
 def _metrics(value: Any) -> Iterator[Metric]:
     for item in objects(value if isinstance(value, list) else [], METRICS_MAX):
+        if at(item, "Oem", "Nvidia", "MetricValueStale") is True:
+            continue  # an old reading, told again (recorded from a DGX H100)
         name = text(item.get("MetricProperty")) or text(item.get("MetricId"))
         found = number(item.get("MetricValue"))
         if name is not None and found is not None:

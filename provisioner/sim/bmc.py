@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from provisioner.sim import redfish_telemetry
 from provisioner.sim.clock import SimClock
 from provisioner.sim.machine import Machine
 from provisioner.sim.redfish_answers import Json
@@ -15,7 +16,7 @@ from provisioner.sim.redfish_tree import ROOT, Resource
 from provisioner.sim.redfish_updates import Fetch, UpdateService
 from provisioner.sim.shapes import SHAPES
 from provisioner.sim.shapes_bluefield import BluefieldTree
-from provisioner.sim.shapes_hgx import HgxTree, silent_while_off
+from provisioner.sim.shapes_hgx import BOARD, HgxTree, silent_while_off
 from provisioner.sim.shapes_host import HostTree
 from provisioner.sim.updates import Updates
 
@@ -64,8 +65,9 @@ def make_service(
         BluefieldTree(service).mount()
     else:
         host = HostTree(service)
-        if ("host", "HGX_FW_BMC_0") in machine.firmware:
+        if _has_board(machine, bmc):
             HgxTree(host).mount()
+            redfish_telemetry.mount(tree, machine, BOARD)
         host.mount()
         if shape.name == "ami_dgx":
             silent_while_off(host)
@@ -75,12 +77,18 @@ def make_service(
     return service
 
 
+def _has_board(machine: Machine, bmc: str) -> bool:
+    return bmc not in machine.bluefields and ("host", "HGX_FW_BMC_0") in machine.firmware
+
+
 def mount_root(service: RedfishService) -> None:
     """The service root, and what is above it."""
     shape, tree, machine = service.shape, service.tree, service.machine
     device = machine.devices.get(service.bmc.name)
     names = ("AccountService", "Chassis", "EventService", "Managers", "SessionService", "Systems",
-             "UpdateService", "Registries", "JsonSchemas")  # fmt: skip
+             "UpdateService", "Registries", "JsonSchemas",
+             *(("TelemetryService",) if _has_board(service.machine, service.bmc.name) else ()),
+             )  # fmt: skip
     levels = shape.expand_levels
     root: Json = {
         "@odata.type": "#ServiceRoot.v1_9_0.ServiceRoot",

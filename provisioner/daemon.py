@@ -40,6 +40,7 @@ from provisioner.execution.host_keys import HostLogin
 from provisioner.execution.identify import Identifier
 from provisioner.execution.os_images import OsImages
 from provisioner.execution.reach import Reach
+from provisioner.execution.release_recheck import Rechecks
 from provisioner.execution.validator import Validator
 from provisioner.execution.work import Site
 from provisioner.model.input_error import InputError
@@ -138,6 +139,7 @@ class Daemon:
                 signer=parts.signer,
             ),
             mender=None if self.shop is None else self.shop.mender,
+            rechecks=Rechecks(self.site, parts.store, parts.matrix, parts.thresholds),
         )
         self.reconciler = Reconciler(
             parts.store, parts.clock, parts.settings, self.observer, self.performer

@@ -41,6 +41,17 @@ class ReleaseSettings(Record):
     release_never_reached: tuple[Address, ...] = Field(
         (), max_length=64, description="No released node reaches these, nor BMCs and switches."
     )
+    release_rdma: Literal["required", "listed", "off"] = Field(
+        "listed",
+        description="RDMA to a canary in the tenant's VRF before a node is a customer's: of every "
+        "tenant, of those with a listed canary, or never.",
+    )
+    release_rdma_canaries: tuple[InVrf, ...] = Field(
+        (),
+        max_length=1024,
+        description="VRF=ADDRESS of the site's own hosts that serve ib_write_bw in tenants' VRFs "
+        "(docs/release.md has the line).",
+    )
     port_mtu: int = Field(
         9216, ge=1280, le=9216, description="Of leaves' ports (Cumulus' default)."
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from provisioner.checks.cabling import End, compare
@@ -91,6 +92,23 @@ def _at_its_card(
     elif found != planned:
         words = f"the cable is plugged into another card than planned{remedy}"
         yield fault(name, Severity.CONFIG, words, f"{local} at {found or 'no card'}", planned)
+
+
+@dataclass(frozen=True)
+class Ends:
+    """One host's ends: PCI address of each interface's card, and whom each interface hears."""
+
+    cards: Mapping[str, str]
+    heard: Sequence[tuple[str, Place]]
+
+
+def ends_of(evidence: Mapping[str, Evidence]) -> Ends | None:
+    """What the commands of this check told; None if that cannot be read."""
+    try:
+        heard = _neighbours(json_of(text_of(evidence, LLDP), "lldpctl"))
+        return Ends(_slots(text_of(evidence, NETDEVS, any_exit=True)), heard)
+    except Unreadable:
+        return None
 
 
 def _slots(text: str) -> dict[str, str]:

@@ -19,6 +19,7 @@ from provisioner.execution.erasure import Eraser
 from provisioner.execution.executor import Executor
 from provisioner.execution.hold import Hold
 from provisioner.execution.identify import Identifier
+from provisioner.execution.release_recheck import Rechecks
 from provisioner.execution.release_sequence import Releases, journalled, proved
 from provisioner.execution.tenancy import Tenancy
 from provisioner.model.node import Node, Placement, State
@@ -65,6 +66,7 @@ class Performer:
         eraser: Eraser,
         certifier: Certifier,
         mender: Mender | None = None,
+        rechecks: Rechecks | None = None,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -73,7 +75,7 @@ class Performer:
         self._identifier = identifier
         self._executor = executor
         self._tenancy = tenancy
-        self._releases = Releases(tenancy.site, store, tenancy)
+        self._releases = Releases(tenancy.site, store, tenancy, rechecks)
         self._eraser = eraser
         self._certifier = certifier
         self._mender = mender
@@ -132,6 +134,8 @@ class Performer:
         self, hold: Hold, node: Node, state: State, why: str, blockers: Problems, **more: Any
     ) -> Problems:
         assert may_enter(node, state, node.placement), (node.id, node.state, state, node.placement)
+        if state is State.CONVERGING and (wrong := await self._releases.miscabled(node)):
+            state, why, blockers = State.QUARANTINED, str(wrong[0]), wrong
         if state is State.CONVERGING and node.certificate:
             await self._store.revoke(node.certificate, why, self._clock.now())
         changed = node.moved(state, self._clock.now(), blockers=tuple(blockers), note=why, **more)

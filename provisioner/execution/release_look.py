@@ -45,6 +45,15 @@ class LeafLook:
             self._next.add_done_callback(self._reading.discard)
         return await asyncio.shield(self._next)
 
+    async def heard(self, interface: str) -> frozenset[tuple[str, str]]:
+        """Whom one port hears by LLDP; nobody, if the leaf does not say."""
+        try:
+            return words.read_lldp(
+                await self._ask(self._line.find, words.lldp_path(interface)) or {}
+            )
+        except (PortError, Refused, words.Unreadable):
+            return frozenset()
+
     async def close(self) -> None:
         """Stop looking."""
         tasks = tuple(self._reading)

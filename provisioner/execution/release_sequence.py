@@ -7,19 +7,20 @@ matters: cut short at any point, the ports are found again by looking, and a rel
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from provisioner.execution.release_probes import probed
+from provisioner.execution.release_recheck import ROWS, Rechecks
 from provisioner.execution.tenancy import MoveOutcome, Tenancy
 from provisioner.execution.work import Site
 from provisioner.model.certificate import Certificate
 from provisioner.model.leaf_state import LeafState
-from provisioner.model.node import Node
+from provisioner.model.node import Node, State
 from provisioner.model.outcome import Blocker
 from provisioner.model.release import GateCheck, GateRow, LeafRecord, Verdict
 from provisioner.model.tenant import MAINTENANCE_VRF, ReleaseProof
-from provisioner.planning import release_gate, release_probes
+from provisioner.planning import release_cables, release_gate, release_probes
 from provisioner.planning.release_ask import GateAsk, ask_of, record_of
 from provisioner.planning.release_probes import Partners
 from provisioner.planning.release_proof import sealed
@@ -52,8 +53,12 @@ class _Judged:
 class Releases:
     """Carries out releases and reclaims over the leaves of a site."""
 
-    def __init__(self, site: Site, store: Store, tenancy: Tenancy) -> None:
+    def __init__(
+        self, site: Site, store: Store, tenancy: Tenancy, rechecks: Rechecks | None = None
+    ) -> None:
+        """`rechecks`: looks into hosts; without, a proof says that nobody did."""
         self._site = site
+        self._rechecks = rechecks
         self._store = store
         self._tenancy = tenancy
 
@@ -74,7 +79,10 @@ class Releases:
         judged = await self._settled(ask, before)
         rows = judged.rows
         if not _bad(rows):
-            rows += await self._probes(node, ask)
+            rows += await self._hosts(node, ask, judged.leaves)
+        elif self._rechecks and any(r.check is GateCheck.CABLE for r in rows if r.bad):
+            heard = release_cables.heard_by(judged.leaves)  # the other ends are asked as well
+            rows += release_cables.named(await self._rechecks.cables(node, heard))
         if not _bad(rows) and settings.release_confirm_s:
             await clock.sleep(settings.release_confirm_s)
             again = await self._settled(ask, before, _OF_OTHERS)
@@ -126,6 +134,15 @@ class Releases:
         rows = release_gate.judge(ask, {r.switch: r for r in before}, seen)
         return _Judged((*rows, *await self._tenancy.partitions(ask.guids, ask.vrf)), seen)
 
+    async def miscabled(self, node: Node) -> tuple[Blocker, ...]:
+        """Cables of a node that is taken in, as far as anybody at either end hears anything."""
+        if self._rechecks is None or node.state is not State.INTAKE or not node.address:
+            return ()
+        heard = await self._tenancy.heard(node.ports)
+        if not any(heard.values()):
+            return ()  # it does not run yet: gate A hears it later
+        return release_cables.blockers(await self._rechecks.cables(node, heard))
+
     async def reclaim(self, node: Node) -> MoveOutcome:
         """Out of a customer's VRF: denied first, moved when it is quiet, or after a while.
 
@@ -159,22 +176,38 @@ class Releases:
                 return judged
             await clock.sleep(settings.switch_poll_s)
 
-    async def _probes(self, node: Node, ask: GateAsk) -> tuple[GateRow, ...]:
+    async def _hosts(
+        self, node: Node, ask: GateAsk, leaves: Mapping[str, LeafState]
+    ) -> tuple[GateRow, ...]:
+        """What the moved host and its partners are asked for: packets, RDMA, NICs, cables."""
         settings = self._site.settings
         if settings.release_probes == "off":
-            words = "the site's settings have them off"
-            return tuple(
-                GateRow(check=check, subject=node.id, verdict=Verdict.NONE, seen=words)
-                for check in (GateCheck.REACHES, GateCheck.SHUT_OUT, GateCheck.SHUT_IN)
-            )
+            return _unasked(node, _OF_HOSTS, "the site's settings have them off")
         partners = Partners(
             nodes=tuple(await self._store.nodes()),
             tenants=tuple(await self._store.tenants()),
             reached=settings.release_reached,
             never=settings.release_never_reached,
             size=settings.probe_bytes,
+            rdma=settings.release_rdma,
+            canaries=settings.release_rdma_canaries,
         )
-        return await probed(self._site, release_probes.errands(node, ask, partners))
+        errands = release_probes.errands(node, ask, partners)
+        if self._rechecks is None:
+            rows = await probed(self._site, errands)
+            return rows + _unasked(node, ROWS, "nobody looked into the host")
+        before = await self._rechecks.counted(node)
+        rows = await probed(self._site, errands)
+        return rows + await self._rechecks.rows(node, before, leaves)
+
+
+_OF_HOSTS = (*release_probes.CLASSES, *ROWS)
+
+
+def _unasked(node: Node, checks: Iterable[GateCheck], words: str) -> tuple[GateRow, ...]:
+    return tuple(
+        GateRow(check=check, subject=node.id, verdict=Verdict.NONE, seen=words) for check in checks
+    )
 
 
 def proved(

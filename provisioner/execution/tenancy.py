@@ -80,6 +80,14 @@ class Tenancy:
             found[switch] = seen
         return found
 
+    async def heard(
+        self, ports: Sequence[Port]
+    ) -> dict[tuple[str, str], frozenset[tuple[str, str]]]:
+        """Whom the leaves' ports hear by LLDP: (leaf, interface) -> (system, port)."""
+        mine = [p for p in ports if not p.guid]
+        answers = await asyncio.gather(*(self._look(p.switch).heard(p.interface) for p in mine))
+        return {(p.switch, p.interface): who for p, who in zip(mine, answers, strict=True)}
+
     async def partitions(self, ports: Sequence[Port], vrf: str) -> tuple[GateRow, ...]:
         """The gate's rows of InfiniBand ports; leaves have none, so that they are unknown here."""
         return tuple(

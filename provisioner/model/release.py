@@ -52,8 +52,13 @@ class GateCheck(StrEnum):
     ADAPTIVE_ROUTING = "adaptive_routing"  # as before
     HEALTH = "health"  # the leaf calls itself healthy
     REACHES = "reaches"  # packets arrive where they should
+    HOST_ROUTE = "host_route"  # its system sends them through the rail that they are meant for
+    RDMA = "rdma"  # RDMA gets to the tenant's canary as well, on each rail
     SHUT_OUT = "shut_out"  # and nowhere else
     SHUT_IN = "shut_in"  # and nobody else's arrive at the node
+    NIC_SETTINGS = "nic_settings"  # its NICs are still set as pinned
+    NIC_ERRORS = "nic_errors"  # and counted no error while packets were sent
+    CABLES = "cables"  # both ends of each cable hear the planned one
     STANDS = "stands"  # it was the same after a while
 
 

@@ -66,9 +66,7 @@ def ask_of(
     tenant = next((t for t in known if t.vrf == vrf), None)
     leaves = tuple(p for p in node.ports if not p.guid)
     guids = tuple(p for p in node.ports if p.guid)
-    given = GateAsk(
-        node=node.id, ports=leaves, vrf=vrf, mtu=mtu, acls=frozenset(acls), guids=guids
-    )
+    given = GateAsk(node=node.id, ports=leaves, vrf=vrf, mtu=mtu, acls=frozenset(acls), guids=guids)
     if tenant is None:
         return given
     exact = tenant.number is not None

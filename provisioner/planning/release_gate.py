@@ -20,6 +20,7 @@ from provisioner.planning.release_ask import FLAPS_OF_A_MOVE, GateAsk
 
 Looks = Mapping[str, LeafState]
 Before = Mapping[str, LeafRecord]
+_CABLING = (GateCheck.CABLE, GateCheck.CABLES)
 
 
 def judge(ask: GateAsk, before: Before, after: Looks) -> tuple[GateRow, ...]:
@@ -48,7 +49,7 @@ def blockers(rows: Sequence[GateRow], most: int = 8) -> tuple[Blocker, ...]:
     bad = [r for r in rows if r.bad]
     return tuple(
         Blocker(
-            reason=Reason.CABLING if r.check is GateCheck.CABLE else Reason.ISOLATION,
+            reason=Reason.CABLING if r.check in _CABLING else Reason.ISOLATION,
             subject=r.subject,
             detail=f"{r.check}: {r.seen or r.verdict}",
             unblock="See docs/release.md for what this row means; it is tried again by itself.",

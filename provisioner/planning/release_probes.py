@@ -11,6 +11,7 @@ import ipaddress
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
+from zlib import crc32
 
 from provisioner.model.location import Port
 from provisioner.model.node import Node, NodeKind, Placement, State
@@ -24,20 +25,25 @@ SMALL = 56  # bytes: ping's own; the smallest packet slips through most
 _AWAKE = (State.CERTIFIED, State.VALIDATING)
 
 
+# A canary listens at one port for each rail; perftest's own is 18515, where gate C's tests begin
+RDMA_PORT = 18600
+WANTED = (GateCheck.REACHES, GateCheck.HOST_ROUTE, GateCheck.RDMA)
+
+
 @dataclass(frozen=True)
 class Ping:
     """One probe. `what` is for a person."""
 
     source: str  # address
     target: str
-    size: int  # payload, bytes; not fragmented
+    size: int  # payload, bytes; not fragmented. Of RDMA: the port that the canary listens at
     what: str
     check: GateCheck
 
     @property
     def wanted(self) -> bool:
         """Whether it must be answered."""
-        return self.check is GateCheck.REACHES
+        return self.check in WANTED
 
 
 @dataclass(frozen=True)
@@ -58,6 +64,15 @@ class Partners:
     reached: tuple[str, ...] = ()  # "VRF=ADDRESS"
     never: tuple[str, ...] = ()
     size: int = 8972
+    rdma: str = "listed"  # as the setting `release_rdma`
+    canaries: tuple[str, ...] = ()  # "VRF=ADDRESS" that serve RDMA
+
+    def canary(self, node: str, vrf: str) -> str:
+        """The address that a node tries RDMA with; "": there is none. Spread by the node's name."""
+        mine = sorted(a for v, _, a in (c.partition("=") for c in self.canaries) if v == vrf)
+        if self.rdma == "off" or not mine:
+            return ""
+        return mine[crc32(node.encode()) % len(mine)]
 
 
 def errands(node: Node, ask: GateAsk, partners: Partners) -> tuple[Errand, ...]:
@@ -74,39 +89,57 @@ def errands(node: Node, ask: GateAsk, partners: Partners) -> tuple[Errand, ...]:
 
 
 def judge(
-    sent: Sequence[Errand], answers: Mapping[tuple[str, Ping], int | None]
+    sent: Sequence[Errand], answers: Mapping[tuple[str, Ping], int | None], rdma: str = "listed"
 ) -> tuple[GateRow, ...]:
-    """A row for each probe. `answers`: ping's exit code; None or nothing: it was not sent."""
+    """A row for each probe. `answers`: exit code of what sent it; None or nothing: it was not sent.
+
+    `rdma`: the setting; where it is "required", no canary is no proof.
+    """
     rows: list[GateRow] = []
     for errand in sent:
         controls = {
-            p.source for p in errand.pings if p.wanted and answers.get((errand.host, p)) == 0
+            p.source
+            for p in errand.pings
+            if p.check is GateCheck.REACHES and answers.get((errand.host, p)) == 0
         }
         rows += [
             _row(errand.host, p, answers.get((errand.host, p)), controls) for p in errand.pings
         ]
-    for check, words in _CLASSES.items():
+    for check, words in CLASSES.items():
         if not any(r.check is check for r in rows):
-            rows.append(
-                GateRow(check=check, subject="probes", verdict=Verdict.NONE, seen=f"no {words}")
-            )
+            demanded = check is GateCheck.RDMA and rdma == "required"
+            verdict = Verdict.UNKNOWN if demanded else Verdict.NONE
+            seen = f"no {words}"
+            if check is GateCheck.RDMA and rdma == "off":
+                seen = "the site's settings have it off"
+            rows.append(GateRow(check=check, subject="probes", verdict=verdict, seen=seen))
     return tuple(rows)
 
 
-_CLASSES = {
+CLASSES = {
     GateCheck.REACHES: "address that must answer",
+    GateCheck.HOST_ROUTE: "address that must answer",
+    GateCheck.RDMA: "canary in the tenant's VRF",
     GateCheck.SHUT_OUT: "address that must not answer",
     GateCheck.SHUT_IN: "node in maintenance that could be asked to try",
 }
 
 
+_NO_TOOL = (126, 127)  # of a POSIX shell: it cannot be run, it is not there
+_FAILED = {
+    GateCheck.REACHES: "no answer with {size} bytes (ping ended with {code})",
+    GateCheck.HOST_ROUTE: "its system does not send this through the interface of that address",
+    GateCheck.RDMA: "no RDMA at port {size} (ib_write_bw ended with {code})",
+}
+
+
 def _row(host: str, ping: Ping, code: int | None, controls: set[str]) -> GateRow:
     subject = f"{host} {ping.source} to {ping.target} ({ping.what})"
-    if code is None:
-        verdict, seen = Verdict.UNKNOWN, "it was not sent"
+    if code is None or (code in _NO_TOOL and ping.wanted):
+        verdict, seen = Verdict.UNKNOWN, "it was not sent" + (" (no such tool)" if code else "")
     elif ping.wanted:
         verdict = Verdict.PASS if code == 0 else Verdict.FAIL
-        seen = "" if code == 0 else f"no answer with {ping.size} bytes (ping ended with {code})"
+        seen = "" if code == 0 else _FAILED[ping.check].format(size=ping.size, code=code)
     elif code == 0:
         verdict, seen = Verdict.FAIL, "it was answered"
     elif ping.source not in controls:
@@ -128,13 +161,21 @@ def _outward(
     def unwanted(target: str, what: str) -> Ping:
         return Ping(source, target, SMALL, what, GateCheck.SHUT_OUT)
 
-    yield wanted(port.address.partition("/")[0], "its leaf")
+    def routed(target: str, what: str) -> Iterator[Ping]:
+        yield wanted(target, what)
+        yield Ping(source, target, SMALL, what, GateCheck.HOST_ROUTE)
+
+    yield from routed(port.address.partition("/")[0], "its leaf")
+    if canary := partners.canary(node.id, ask.vrf):
+        yield from routed(canary, "canary")
+        yield Ping(source, canary, RDMA_PORT + port.rail, "canary", GateCheck.RDMA)
     peers = [n for n in others if n.state is State.RELEASED and n.vrf == ask.vrf]
-    yield from (wanted(a, f"peer {n.id}") for n, a in _beside(port, peers))
+    for peer, address in _beside(port, peers):
+        yield from routed(address, f"peer {peer.id}")
     for entry in partners.reached:
         vrf, _, address = entry.partition("=")
         if vrf in ask.storage:
-            yield wanted(address, f"storage {vrf}")
+            yield from routed(address, f"storage {vrf}")
         else:
             yield unwanted(address, f"storage {vrf}")
     fenced = [n for n in others if n.placement is Placement.MAINTENANCE and n.state in _AWAKE]

@@ -35,6 +35,7 @@ LOOKS: tuple[tuple[str, Tool, float], ...] = (
     (f"{_CARDS} devlink ", outputs_link.devlink, 0.5),
     ("for i in /sys/class/infiniband/*/device/net/*", outputs_link.ethtool, 0.5),
     ("for t in ", outputs_reach.ping, 2.0),
+    ("set -- $(ip -o -4 addr show to ", outputs_reach.from_interface, 1.0),
     ("lscpu -J", outputs_server.lscpu, 0.1),
     ("cat /proc/meminfo ", outputs_server.memory, 0.1),
     ("for f in class vendor ", outputs_server.pci_tree, 0.5),

@@ -11,9 +11,14 @@ import re
 from provisioner.sim.host import Cable, HostView, Output
 from provisioner.sim.switch import Switch
 
+_OWN = re.compile(
+    r"^set -- \$\(ip -o -4 addr show to ([0-9.]+)/32\); i=\$2; for t in ([0-9., ]*); do"
+)
 _LINE = re.compile(r"^for t in ([0-9., ]*); do \( ping .* -I ([0-9.]+) ")
 OVERHEAD = 28  # bytes of IPv4 and ICMP before the payload
 MTU = 9216
+CANARY_PORT = 18600  # of rail 0
+RDMA_PAYLOAD = 4096  # bytes of a RoCE packet's payload at the largest path MTU of InfiniBand
 OUT_OF_BAND = "oob"  # in `Planted.paths`: the network of BMCs and switches' management
 
 
@@ -27,6 +32,33 @@ def ping(view: HostView, line: str) -> Output:
         target, _, size = word.partition(",")
         told.append(f"{word} {answered(view, match[2], target, int(size or 0))}\n")
     return Output(0, "".join(told))
+
+
+def from_interface(view: HostView, line: str) -> Output:
+    """The same for what asks by an address's own interface: `ip route get`, or `ib_write_bw`."""
+    match = _OWN.match(line)
+    if match is None:
+        return Output(2, "", "sh: syntax error")
+    told = []
+    for word in match[2].split():
+        target, _, port = word.partition(",")
+        if " ib_write_bw " in line:
+            code = _rdma(view, match[1], target, int(port or 0))
+        else:
+            code = 1 if "rails_answer_elsewhere" in view.machine.faults else 0
+        told.append(f"{word} {code}\n")
+    return Output(0, "".join(told))
+
+
+def _rdma(view: HostView, source: str, target: str, port: int) -> int:
+    """ib_write_bw's exit code. Canaries serve one port for each rail."""
+    host, rail = view.peers.get(source, (None, -1))
+    if host is not view or rail < 0 or port != CANARY_PORT + rail:
+        return 1
+    here = _cable(view, rail)
+    if target not in here.switch.servers or here.interface in here.switch.planted.no_rdma:
+        return 1
+    return 1 if answered(view, source, target, RDMA_PAYLOAD) else 0
 
 
 def answered(view: HostView, source: str, target: str, size: int) -> int:

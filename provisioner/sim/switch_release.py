@@ -38,6 +38,7 @@ class Planted:
     flaps: dict[str, int] = field(default_factory=dict)  # interface -> carrier changes more
     paths: set[tuple[str, str]] = field(default_factory=set)  # packets get from VRF to VRF
     drops: set[str] = field(default_factory=set)  # interfaces through which nothing gets
+    no_rdma: set[str] = field(default_factory=set)  # interfaces through which only that is lost
     errors: dict[str, int] = field(default_factory=dict)  # interface -> damaged frames it received
     busy: set[str] = field(default_factory=set)  # interfaces that never fall silent
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from host_faults import OF_HOSTS
 from release_rig import LEAF, OTHER_LEAF, ROUTER, SERVER, Bench, imports, trees
 
 from provisioner.sim.switch import Switch
@@ -274,4 +275,6 @@ _PACKETS = {
     "the node reaches the management network": (_planted("paths", ("RED", "oob")), "shut_out"),
     "maintenance reaches the node": (_planted("paths", ("MAINT", "RED")), "shut_in"),
 }
-FAULTS = _MOVED | _ROUTES | _PACKETS
+
+
+FAULTS = OF_HOSTS | _MOVED | _ROUTES | _PACKETS

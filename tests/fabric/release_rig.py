@@ -12,8 +12,12 @@ from typing import Any
 
 from leaf_rig import Rig
 
+from provisioner.execution.release_recheck import Rechecks
 from provisioner.execution.release_sequence import ReleaseOutcome, Releases
+from provisioner.model.inventory import Device, DeviceKind, Inventory
+from provisioner.model.matrix import Match, Matrix, Pin, Profile, Release
 from provisioner.model.node import Node, Placement, State
+from provisioner.model.operation import OperationStatus
 from provisioner.model.release import GateRow
 from provisioner.model.tenant import Outside, Tenant
 from provisioner.sim.switch import Switch
@@ -21,6 +25,7 @@ from provisioner.sim.switch import Switch
 NODE, PEER, STRANGER, CANARY = "su0-n00", "su0-n01", "su0-n02", "su0-n03"
 LEAF, OTHER_LEAF = "leaf-su0-r3", "leaf-su0-r5"
 SERVER = "10.200.0.1"  # a storage server
+RED_CANARY = "10.201.0.1"  # a host of the site's own in RED, that serves RDMA
 ROUTER = "192.0.2.1"  # of the outside, at LEAF
 VNIS = {"RED": "5001", "BLUE": "5002", "MAINT": "5003"}
 SETTINGS = {
@@ -28,10 +33,24 @@ SETTINGS = {
     "release_confirm_s": 2.0,
     "switch_apply_limit_s": 30.0,
     "release_reached": (f"STORE={SERVER}",),
+    "release_rdma_canaries": (f"RED={RED_CANARY}", "BLUE=10.201.0.2"),
     "release_never_reached": ("10.250.0.1",),
     "release_port_acls": ("HOSTS",),
     "reclaim_idle_s": 5.0,
 }
+MATRIX = Matrix(
+    releases={
+        "r": Release(profiles={"p": Profile(match=Match(), pins={"nic.config": Pin(version="RA")})})
+    },
+    nic_profiles={"RA": {"ROCE_ADAPTIVE_ROUTING_EN": "1"}},
+    nic_runtime={
+        "RA": {
+            "nvidia/qos/config/trust-mode": "dscp",
+            "nvidia/qos/config/pfc": "00010000",
+            "nvidia/roce/config/adaptive-routing-force": "true",
+        }
+    },
+)
 RED = Tenant(
     name="red",
     vrf="RED",
@@ -49,7 +68,8 @@ class Bench:
     def __init__(self, **settings: Any) -> None:
         self.rig = Rig(nodes=4, **{**SETTINGS, **settings})
         self.switches = self.rig.site.switches
-        self.releases = Releases(self.rig.effects, self.rig.store, self.rig.tenancy)
+        rechecks = Rechecks(self.rig.effects, self.rig.store, MATRIX)
+        self.releases = Releases(self.rig.effects, self.rig.store, self.rig.tenancy, rechecks)
 
     @property
     def leaf(self) -> Switch:
@@ -77,6 +97,11 @@ class Bench:
         for machine in self.rig.site.machines.values():
             machine.host.power, machine.host.phase = "On", "up"
             machine.host.boot_id = machine.host.boot_id or "boot-1"
+            for card in machine.bluefields.values():
+                card.nv_config |= MATRIX.nic_profiles["RA"]
+                card.nv_config_next |= MATRIX.nic_profiles["RA"]
+                card.runtime |= MATRIX.nic_runtime["RA"]
+                card.algorithm = True
         for name, switch in self.switches.items():
             if name.startswith("leaf"):
                 _dress(switch)
@@ -103,7 +128,27 @@ class Bench:
                 entry["acl"] = {"HOSTS": {"inbound": {}, "outbound": {}}}
         place = Placement.MAINTENANCE if vrf == "MAINT" else Placement.CUSTOMER
         changes = {"placement": place, "vrf": vrf, "state": state, "tenant": tenant}
+        changes |= {"release": "r", "profile": "p"}
+        await self._parts(name)
         self.rig.nodes[name] = await self.rig.store.save_node(node.model_copy(update=changes))
+
+    async def _parts(self, name: str) -> None:
+        """The cards as they were collected."""
+        machine = self.rig.site.machines[name]
+        devices = tuple(
+            Device(kind=DeviceKind.NIC, slot=slot, pci=machine.devices[slot].pci)
+            for slot in machine.bluefields
+        )
+        inventory = Inventory(node=name, vendor="x", devices=devices)
+        store, now = self.rig.store, self.rig.clock.now()
+        operation = await store.open_operation(name, "test", now)
+        assert operation is not None
+        taken, _ = await store.record(await store.take(operation.id), inventory=inventory, now=now)
+        await store.end_operation(taken, OperationStatus.DONE, "")
+
+    def card(self, name: str = NODE) -> Any:
+        """The node's card at `LEAF`, in the simulator."""
+        return self.rig.site.machines[name].devices["NIC_3"]
 
     def node(self, name: str = NODE) -> Node:
         """As the store has it."""
@@ -128,7 +173,8 @@ class Bench:
 
         async def running(*given: Any) -> Any:
             told = await run(*given)
-            act()
+            if any(c.name == "nic_config" for c in given[2]):  # what a host is asked for last
+                act()
             return told
 
         hosts.run = running  # type: ignore[method-assign]
@@ -158,6 +204,7 @@ def _dress(switch: Switch) -> None:
         if switch.name == LEAF:
             tree["vrf"]["RED"]["router"]["bgp"]["neighbor"] = {ROUTER: {"remote-as": 64999}}
     switch.servers[SERVER] = "STORE"
+    switch.servers[RED_CANARY] = "RED"
 
 
 def imports(tree: dict[str, Any], vrf: str, other: str) -> None:

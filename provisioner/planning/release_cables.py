@@ -1,0 +1,132 @@
+"""Both ends of a node's cables, as each of them hears the other, against the plan. Pure.
+
+The leaf names a host's interface and the host its leaf's port. A host's ends are known here by the
+card's slot, for that is what a plan has and a person pulls. Whose the other ports of the leaves
+are is known as well, so that an exchanged cable is named with both true ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+from provisioner.checks.cabling import End, Fault, Miscabling, compare
+from provisioner.checks.lldp import Ends
+from provisioner.model.inventory import Inventory
+from provisioner.model.leaf_state import LeafState
+from provisioner.model.node import Node
+from provisioner.model.outcome import Blocker, Reason
+from provisioner.model.release import GateCheck, GateRow, Verdict
+
+Heard = Mapping[End, Collection[End]]  # a leaf's port -> (system, port) of whoever it hears
+
+
+def faults(
+    node: Node,
+    others: Iterable[Node],
+    inventory: Inventory,
+    host: Ends | None,
+    heard: Heard,
+) -> tuple[Miscabling, ...]:
+    """Every fault of the node's cables. `host` None: it told nothing, which is one fault a cable.
+
+    `heard`: what the leaves' ports hear, of all that the node is planned to be cabled to.
+    """
+    planned = _planned(node)
+    switches = {switch for switch, _ in planned.values()}
+    theirs = {
+        (o.id, p.nic_slot): (p.switch, p.interface)
+        for o in others
+        if o.id != node.id
+        for p in o.ports
+        if not p.guid and p.switch in switches
+    }
+    slots = {d.pci.lower(): d.slot for d in inventory.devices if d.pci}
+    named = {i: slots.get(pci, i) for i, pci in host.cards.items()} if host else {}
+    mine = {end[1] for end in planned}
+    seen: dict[End, End] = {}
+    for at in planned.values():
+        for system, port in sorted(heard.get(at, ())):
+            short = system.split(".")[0]
+            if short == node.id.split(".")[0]:
+                # the host did not say which card that interface is: taken as the planned one
+                seen[at] = (node.id, named.get(port, "") or _slot_at(planned, at))
+            else:
+                seen[at] = (short, _their_slot(short, at[0], theirs) or port)
+    for interface, place in host.heard if host else ():
+        if (slot := named.get(interface, interface)) in mine:
+            seen[node.id, slot] = (place[0].split(".")[0], place[1])
+    found = compare({**planned, **theirs}, seen)
+    own = set(planned) | set(planned.values())
+    return tuple(f for f in found if f.at in own or f.seen in own)
+
+
+def blockers(wrong: Iterable[Miscabling]) -> tuple[Blocker, ...]:
+    """What a person has to plug elsewhere."""
+    return tuple(
+        Blocker(reason=Reason.CABLING, subject="/".join(f.at), detail=str(f), unblock=f.remedy)
+        for f in wrong
+    )
+
+
+def heard_by(leaves: Mapping[str, LeafState]) -> dict[End, frozenset[End]]:
+    """What the ports in these looks hear."""
+    return {
+        (leaf.switch, name): port.neighbours
+        for leaf in leaves.values()
+        for name, port in leaf.ports.items()
+    }
+
+
+def contradicted(found: Iterable[Miscabling], known: Collection[str]) -> tuple[Miscabling, ...]:
+    """Those faults in which another known end was seen. Silence is none: a host may not run yet,
+    and what runs on a host that is taken in may call itself anything.
+    """
+    silent = (Fault.MISSING, Fault.ONE_SIDED)
+    names = {name.split(".")[0] for name in known}
+    return tuple(f for f in found if f.fault not in silent and f.seen and f.seen[0] in names)
+
+
+def rows(
+    node: Node,
+    others: Iterable[Node],
+    inventory: Inventory,
+    host: Ends | None,
+    heard: Heard,
+) -> tuple[GateRow, ...]:
+    """One row for each fault, or one that says how many cables were heard at both ends."""
+    check = GateCheck.CABLES
+    if host is None:
+        words = "the host does not say whom its cards hear"
+        return (GateRow(check=check, subject=node.id, verdict=Verdict.UNKNOWN, seen=words),)
+    wrong = faults(node, others, inventory, host, heard)
+    if not wrong:
+        words = f"{len(_planned(node))} cables heard at both ends"
+        return (GateRow(check=check, subject=node.id, verdict=Verdict.PASS, seen=words),)
+    return named(wrong)
+
+
+def named(wrong: Iterable[Miscabling]) -> tuple[GateRow, ...]:
+    """A row for each fault."""
+    return tuple(
+        GateRow(
+            check=GateCheck.CABLES,
+            subject="/".join(f.at),
+            verdict=Verdict.FAIL,
+            seen=f"{f}. {f.remedy}"[:300],
+        )
+        for f in wrong
+    )
+
+
+def _planned(node: Node) -> dict[End, End]:
+    return {(node.id, p.nic_slot): (p.switch, p.interface) for p in node.ports if not p.guid}
+
+
+def _slot_at(planned: Mapping[End, End], at: End) -> str:
+    return next(slot for (_, slot), place in planned.items() if place == at)
+
+
+def _their_slot(node: str, leaf: str, theirs: Mapping[End, End]) -> str:
+    """Another node's card, where it has one alone on this leaf; else nobody can tell."""
+    slots = [slot for (name, slot), place in theirs.items() if (name, place[0]) == (node, leaf)]
+    return slots[0] if len(slots) == 1 else ""

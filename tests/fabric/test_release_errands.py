@@ -1,0 +1,114 @@
+"""What a released host is asked to send: the lines in a real shell, and what their ends mean."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from provisioner.execution import release_probes as sending
+from provisioner.model.release import GateCheck, Verdict
+from provisioner.planning import release_probes
+from provisioner.planning.release_probes import Errand, Partners, Ping
+
+HERE = "127.0.0.1"
+needs_ip = pytest.mark.skipif(
+    shutil.which("ip") is None, reason="needs ip (apt-get install iproute2)"
+)
+
+
+def ping(check: GateCheck, target: str, size: int = 56) -> Ping:
+    return Ping(HERE, target, size, "test", check)
+
+
+def ran(tmp_path: Path, errand: Errand, canary: str) -> dict[str, int]:
+    """The errand's lines in a shell; `canary` is what ib_write_bw does there."""
+    for name, body in (("ib_write_bw", canary), ("sleep", "exit 0")):
+        tool = tmp_path / name
+        tool.write_text(f"#!/bin/sh\n{body}\n")
+        tool.chmod(0o755)
+    path = f"{tmp_path}:/usr/sbin:/usr/bin:/sbin:/bin"
+    told: dict[str, int] = {}
+    for _, _, line in sending._lines(errand):
+        done = subprocess.run(
+            ["sh", "-c", line],
+            env={"PATH": path, "LOG": str(tmp_path / "log")},
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+        told |= sending.read(done.stdout)
+    return told
+
+
+BUSY_TWICE = 'echo "$@" >> "$LOG"; [ "$(wc -l < "$LOG")" -ge 3 ]'
+
+
+@needs_ip
+def test_a_canary_that_serves_somebody_else_is_tried_again(tmp_path: Path) -> None:
+    errand = Errand("n", HERE, (ping(GateCheck.RDMA, "10.0.0.9", 18603),))
+
+    assert ran(tmp_path, errand, BUSY_TWICE) == {"10.0.0.9,18603": 0}
+    calls = (tmp_path / "log").read_text().splitlines()
+    assert len(calls) == 3
+    assert set(calls) == {"-d * -x 3 -s 65536 -n 1000 -F --report_gbits -p 18603 10.0.0.9"}
+
+
+@needs_ip
+def test_a_canary_that_never_answers_is_given_up(tmp_path: Path) -> None:
+    errand = Errand("n", HERE, (ping(GateCheck.RDMA, "10.0.0.9", 18603),))
+
+    assert ran(tmp_path, errand, 'echo "$@" >> "$LOG"; exit 9') == {"10.0.0.9,18603": 9}
+    assert len((tmp_path / "log").read_text().splitlines()) == sending.RDMA_TRIES
+
+
+@needs_ip
+def test_a_route_is_that_of_the_interface_which_has_the_address(tmp_path: Path) -> None:
+    errand = Errand("n", HERE, (ping(GateCheck.HOST_ROUTE, "127.0.0.2"),))
+
+    assert ran(tmp_path, errand, "exit 1") == {"127.0.0.2,56": 0}
+
+
+@pytest.mark.parametrize(
+    ("code", "verdict"),
+    [
+        (0, Verdict.PASS),
+        (1, Verdict.FAIL),
+        (124, Verdict.FAIL),
+        (127, Verdict.UNKNOWN),
+        (None, Verdict.UNKNOWN),
+    ],
+)
+def test_how_a_tool_ended_is_judged(code: int | None, verdict: Verdict) -> None:
+    sent = ping(GateCheck.RDMA, "10.0.0.9", 18603)
+
+    rows = release_probes.judge([Errand("n", HERE, (sent,))], {("n", sent): code})
+
+    assert [r.verdict for r in rows if r.check is GateCheck.RDMA] == [verdict]
+
+
+@pytest.mark.parametrize(
+    ("setting", "verdict"),
+    [("required", Verdict.UNKNOWN), ("listed", Verdict.NONE), ("off", Verdict.NONE)],
+)
+def test_a_site_says_whether_a_tenant_without_a_canary_is_given_nodes(
+    setting: str, verdict: Verdict
+) -> None:
+    rows = release_probes.judge([], {}, setting)
+
+    assert [r.verdict for r in rows if r.check is GateCheck.RDMA] == [verdict]
+
+
+def test_nodes_are_spread_over_the_canaries_of_their_tenant() -> None:
+    canaries = tuple(f"{vrf}=10.{n}.0.{i}" for n, vrf in enumerate(("RED", "BLUE")) for i in (1, 2))
+    partners = Partners(nodes=(), tenants=(), canaries=canaries)
+    names = [f"su0-n{n:02}" for n in range(32)]
+
+    assert {partners.canary(name, "RED") for name in names} == {"10.0.0.1", "10.0.0.2"}
+    assert partners.canary("su0-n00", "GREEN") == ""
+    off = Partners(nodes=(), tenants=(), rdma="off", canaries=canaries)
+    assert off.canary("su0-n00", "RED") == ""

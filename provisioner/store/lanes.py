@@ -108,7 +108,10 @@ def run_group(connection: Connection, jobs: Sequence[_Job]) -> int:
                 for job in jobs:
                     _try_in_savepoint(connection, job)
             return 1
-        except DBAPIError:
+        except DBAPIError as error:
+            if error.connection_invalidated:
+                # the server is gone, and may have kept the group: to try again could write twice
+                return _fail_all(jobs, error)
             _end_transaction(connection)
     for job in jobs:
         job.result = job.error = None
@@ -117,6 +120,13 @@ def run_group(connection: Connection, jobs: Sequence[_Job]) -> int:
         except BaseException as error:
             job.error = error
     return len(jobs) + (len(jobs) > 1)
+
+
+def _fail_all(jobs: Sequence[_Job], error: DBAPIError) -> int:
+    for job in jobs:
+        job.error = StoreFailed(f"the database failed: {error.orig}")
+        job.error.__cause__ = error
+    return 1
 
 
 def _try_in_savepoint(connection: Connection, job: _Job) -> None:

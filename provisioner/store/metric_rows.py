@@ -14,6 +14,7 @@ from provisioner.model.node import State
 from provisioner.store.access_schema import requests
 from provisioner.store.campaign_schema import campaign_nodes, campaigns
 from provisioner.store.case_schema import cases
+from provisioner.store.json_text import json_text
 from provisioner.store.schema import alerts, certificates, journal, nodes, operations
 
 DAY_S = 86400.0
@@ -53,7 +54,7 @@ def read_fleet(
     connection: Connection, now: float, limits_s: Mapping[State, float], late_max: int
 ) -> Fleet:
     """Everything in one snapshot. `limits_s`: how long a node may be in a state."""
-    entered = cast(func.json_extract(nodes.c.body, "$.entered_at"), Double)
+    entered = cast(json_text(nodes.c.body, "entered_at"), Double)
     limit = case({s.value: limits_s[s] for s in State}, value=nodes.c.state, else_=1e12)
     over = now - entered - limit
     counted = select(
@@ -69,7 +70,7 @@ def read_fleet(
     )
     worst = select(nodes.c.id, nodes.c.state, over).where((entered > 0) & (over > 0))
     late = connection.execute(worst.order_by(over.desc(), nodes.c.id).limit(late_max))
-    reason = func.json_extract(nodes.c.body, "$.blockers[0].reason")
+    reason = json_text(nodes.c.body, "blockers[0].reason")
     expiring, oldest = _certificates(connection, now)
     return Fleet(
         states=states,
@@ -82,7 +83,7 @@ def read_fleet(
         oldest_certificate_s=oldest,
         alerts=_alerts(connection),
         cases=_counted(
-            connection, func.json_extract(cases.c.body, "$.stage"), cases, cases.c.closed_at == 0.0
+            connection, json_text(cases.c.body, "stage"), cases, cases.c.closed_at == 0.0
         ),
         requests=_counted(connection, requests.c.state, requests, requests.c.state != ""),
         campaigns=_campaigns(connection),
@@ -97,8 +98,8 @@ def _counted(connection: Connection, what: object, table: object, where: object)
 
 def _certificates(connection: Connection, now: float) -> tuple[dict[str, int], float]:
     """Certificates in force: those that nodes name, and nobody revoked."""
-    left = cast(func.json_extract(certificates.c.body, "$.expires_at"), Double) - now
-    held = func.json_extract(nodes.c.body, "$.certificate")
+    left = cast(json_text(certificates.c.body, "expires_at"), Double) - now
+    held = json_text(nodes.c.body, "certificate")
     parts, before = [], float("-inf")
     for name, until in EXPIRIES:
         upper = left <= until if until != float("inf") else left > before
@@ -115,7 +116,7 @@ def _certificates(connection: Connection, now: float) -> tuple[dict[str, int], f
 
 def _alerts(connection: Connection) -> dict[str, int]:
     """Alerts that stand, by their first classification."""
-    first = func.coalesce(func.json_extract(alerts.c.body, "$.classifications[0]"), "none")
+    first = func.coalesce(json_text(alerts.c.body, "classifications[0]"), "none")
     return _counted(connection, first, alerts, alerts.c.active == 1)
 
 

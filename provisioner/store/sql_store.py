@@ -29,6 +29,7 @@ from provisioner.store import (
     fabric_rows,
     node_rows,
     operation_rows,
+    postgres,
     signing_rows,
     tenant_rows,
     turn_rows,
@@ -45,20 +46,25 @@ from provisioner.store.signing import verify
 
 
 def open_store(path: str | Path, *, inline: bool = False) -> SqlStore:
-    """A store on the database file at `path`, or in memory at ":memory:".
+    """A store on the database file at `path`, in memory at ":memory:", or at a PostgreSQL URL.
 
     `inline`: run in the calling thread, for simulation under virtual time. Blocks while the file is
-    checked and migrated. Raises `InputError` if the file cannot be used. The caller holds
+    checked and migrated. Raises `InputError` if it cannot be used. The caller holds
     `lock_data_directory` first.
     """
-    engine = open_database(path)
+    if postgres.is_postgres(path):
+        engine = postgres.open_postgres(str(path))
+        to_write, to_read = postgres.write_connection(engine), postgres.read_connection(engine)
+    else:
+        engine = open_database(path)
+        to_write, to_read = write_connection(engine), read_connection(engine)
     if inline:
-        lane = InlineLane(write_connection(engine))
+        lane = InlineLane(to_write)
         return SqlStore(engine, lane, lane)
-    writer = ThreadLane(write_connection(engine), "store-writer")
+    writer = ThreadLane(to_write, "store-writer")
     if str(path) == MEMORY:  # one connection is all there is
         return SqlStore(engine, writer, writer)
-    return SqlStore(engine, writer, ThreadLane(read_connection(engine), "store-reader"))
+    return SqlStore(engine, writer, ThreadLane(to_read, "store-reader"))
 
 
 class SqlStore:

@@ -191,10 +191,21 @@ def _secrets() -> None:
 
 
 def _append_only() -> None:
-    """Let the database itself refuse to change the journal, where that takes no procedure.
+    """Let the database itself refuse to change the journal.
 
     The hash chain finds what somebody does to the file; this stops our own mistakes.
     """
+    if op.get_bind().dialect.name == "postgresql":
+        op.execute(
+            "CREATE FUNCTION journal_is_append_only() RETURNS trigger LANGUAGE plpgsql AS $$ "
+            "BEGIN RAISE EXCEPTION 'the journal is append-only' "
+            "USING ERRCODE = 'integrity_constraint_violation'; END $$"
+        )
+        for change in ("UPDATE", "DELETE", "TRUNCATE"):
+            op.execute(
+                f"CREATE TRIGGER journal_no_{change.lower()} BEFORE {change} ON journal "
+                "FOR EACH STATEMENT EXECUTE FUNCTION journal_is_append_only()"
+            )
     if op.get_bind().dialect.name == "sqlite":
         for change in ("UPDATE", "DELETE"):
             op.execute(

@@ -1,0 +1,168 @@
+"""What is PostgreSQL's own: opening it, several writers, and a server that goes away."""
+
+from __future__ import annotations
+
+import asyncio
+
+import psycopg
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from postgres_server import PASSWORD
+
+from provisioner.model.input_error import InputError
+from provisioner.model.node import Node, NodeKind, State
+from provisioner.model.outcome import Blocker, Reason
+from provisioner.ports import StoreFailed
+from provisioner.store import open_store, postgres
+from provisioner.store.metric_rows import read_fleet
+from provisioner.store.schema import metadata
+
+
+def test_migrations_build_exactly_the_schema_on_postgresql(database):
+    engine = postgres.open_postgres(database)
+    with engine.connect() as connection:
+        differences = compare_metadata(MigrationContext.configure(connection), metadata)
+    engine.dispose()
+
+    assert differences == []
+
+
+def of_something_else(connection):
+    connection.execute("DROP TABLE alembic_version")
+
+
+def newer(connection):
+    connection.execute("UPDATE alembic_version SET version_num = '9999'")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (of_something_else, "database of something else"),
+        (newer, "schema 9999: was written by a newer version"),
+    ],
+)
+def test_a_server_database_that_is_not_ours_is_refused(database, spoil, message):
+    with psycopg.connect(database) as connection:
+        spoil(connection)
+
+    with pytest.raises(InputError, match=message):
+        open_store(database)
+
+
+def test_a_database_that_orders_texts_by_a_language_is_refused(server):
+    running, _ = server
+    with psycopg.connect(running.url("postgres"), autocommit=True) as connection:
+        known = {r[0] for r in connection.execute("SELECT collname FROM pg_collation")}
+        if "en_US.utf8" not in known:
+            # any other encoding is refused by the same check
+            connection.execute(
+                "CREATE DATABASE worded TEMPLATE template0 ENCODING 'SQL_ASCII' LOCALE 'C'"
+            )
+        else:
+            connection.execute("CREATE DATABASE worded TEMPLATE template0 LOCALE 'en_US.utf8'")
+
+    with pytest.raises(InputError, match=r"wanted are UTF8 and C.*--locale=C"):
+        open_store(running.url("worded"))
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("postgresql://nobody@127.0.0.1:{port}/postgres", "password authentication failed"),
+        ("postgresql://postgres@127.0.0.1:{port}/nothing", '"nothing" does not exist'),
+        ("postgresql://postgres@127.0.0.1:9/x", "refused"),
+        ("postgresql://postgres@127.0.0.1:{port}/", "names no database"),
+        ("postgresql:", "no URL"),
+    ],
+)
+def test_a_server_that_cannot_be_used_is_one_clear_error_without_its_password(server, url, message):
+    asked = url.format(port=server[0].port).replace("@", f":{PASSWORD.replace(' ', '%20')}@")
+
+    with pytest.raises(InputError, match=message) as raised:
+        open_store(asked)
+
+    assert "correct" not in str(raised.value)
+
+
+def test_two_daemons_on_one_database_write_one_journal_without_a_hole(database):
+    async def scenario():
+        stores = [open_store(database), open_store(database)]
+        await asyncio.gather(
+            *(stores[i % 2].journal("x", f"n{i}", {}, 1.0) for i in range(200)),
+            *(store.add_node(Node(id="n1", kind=NodeKind.HOST)) for store in stores),
+            return_exceptions=True,
+        )
+        opened = await asyncio.gather(*(s.open_operation("n1", "x", 1.0) for s in stores))
+        check = await stores[0].verify_journal()
+        for store in stores:
+            await store.close()
+        return check.intact, check.rows, sum(o is not None for o in opened)
+
+    assert asyncio.run(scenario()) == (True, 200, 1)
+
+
+def test_a_writer_that_stands_still_is_ended_and_the_next_one_writes(database, monkeypatch):
+    monkeypatch.setattr(postgres, "STALLED_MS", 300)
+
+    async def scenario():
+        stopped, other = open_store(database), open_store(database)
+        connection = postgres.write_connection(stopped._engine)()
+        connection.begin()  # as a process that was stopped here
+        await other.journal("x", "", {}, 1.0)
+        with pytest.raises(psycopg.errors.IdleInTransactionSessionTimeout):
+            connection.connection.driver_connection.execute("SELECT 1")
+        connection.invalidate()
+        connection.close()
+        check = await other.verify_journal()
+        for store in (stopped, other):
+            await store.close()
+        return check.rows
+
+    assert asyncio.run(scenario()) == 1
+
+
+def test_a_group_whose_server_goes_away_is_not_written_twice(server, database):
+    """Its COMMIT may be on disk: whoever asked is told that it failed, and looks again."""
+    running, _ = server
+
+    async def scenario():
+        store = open_store(database)
+        await store.journal("first", "", {}, 1.0)
+        with psycopg.connect(running.url("postgres"), autocommit=True) as person:
+            person.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                "WHERE application_name = 'provisioner' AND datname = 'one'"
+            )
+        answers = await asyncio.gather(
+            *(store.journal("lost", "", {}, 1.0) for _ in range(5)), return_exceptions=True
+        )
+        await store.journal("again", "", {}, 1.0)
+        with pytest.raises(StoreFailed):
+            await store.nodes()  # the reader's connection went too
+        kinds = [row["kind"] for row in await store.journal_rows()]
+        await store.close()
+        return ["failed" if isinstance(a, StoreFailed) else "kept" for a in answers], kinds
+
+    answers, kinds = asyncio.run(scenario())
+
+    assert "failed" in answers
+    assert kinds == ["first", *answers.count("kept") * ["lost"], "again"]
+
+
+def test_figures_of_the_fleet_are_counted_alike_by_both_databases(run):
+    blocker = Blocker(reason=Reason.DRIFT, subject="n1", detail="x\x00y", unblock="z")
+
+    async def scenario(store):
+        for number in range(3):
+            node = Node(id=f"n{number}", kind=NodeKind.HOST, entered_at=10.0)
+            await store.add_node(node.model_copy(update={"blockers": (blocker,) * (number % 2)}))
+        limits = dict.fromkeys(State, 5.0)
+        return await store.read(lambda c: read_fleet(c, 20.0, limits, 2))
+
+    fleet = run(scenario)
+
+    assert fleet.blocked == {"drift": 1}
+    assert [(s.nodes, s.longest_s, s.over_limit) for s in fleet.states] == [(3, 10.0, 3)]
+    assert fleet.late == (("n0", "discovered", 5.0), ("n1", "discovered", 5.0))

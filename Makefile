@@ -7,7 +7,7 @@ STAMP  := $(VENV)/.installed
 .DEFAULT_GOAL := help
 .PHONY: help setup test lint format demo soak fuzz fuzz-lock bench lock clean \
 	image image-check image-test vm-test image-lock bench-ansible bench-isolation \
-	soak-ports bench-release bench-campaign bench-intake bench-api
+	soak-ports bench-release bench-campaign bench-intake bench-api wheel
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */  make \1\t/' | expand -t 22
@@ -95,6 +95,10 @@ image-lock: ## resolve the image's Python locks anew (needs uv)
 	for name in agent builder; do uv pip compile --quiet --python-version 3.11 \
 		--python-platform x86_64-manylinux_2_34 --generate-hashes --custom-compile-command "make image-lock" \
 		images/lock/$$name.in -o images/lock/$$name.lock; done
+
+wheel: setup ## build the wheel into dist/, with the matrix and the Ansible content
+	rm -rf build/lib # what an earlier tree had is not of this one
+	$(VENV)/bin/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
 
 lock: ## resolve requirements.lock anew (needs uv)
 	uv pip compile --python-version 3.11 --generate-hashes --group dev pyproject.toml -o requirements.lock

@@ -6,6 +6,8 @@ One module per noun, each with a typer `app` or plain commands; this file only m
 from __future__ import annotations
 
 import sys
+from importlib.metadata import version
+from typing import Annotated
 
 import typer
 
@@ -14,6 +16,7 @@ from provisioner.cli import (
     alert,
     api,
     audit,
+    bundle,
     campaign,
     case,
     certificate,
@@ -67,6 +70,7 @@ app.add_typer(agents.app, name="agents")
 app.add_typer(case.app, name="case")
 app.add_typer(alert.app, name="alert")
 app.add_typer(audit.app, name="audit")
+app.add_typer(bundle.app, name="bundle")
 app.add_typer(checks.app, name="checks")
 app.add_typer(campaign.app, name="campaign")
 app.add_typer(certificate.app, name="certificate")
@@ -78,6 +82,21 @@ app.add_typer(sim.app, name="sim")
 app.add_typer(tenant.app, name="tenant")
 app.add_typer(token.app, name="token")
 app.add_typer(webhook.app, name="webhook")
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"provisioner {version('gpu-provisioner')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Say which.")
+    ] = False,
+) -> None:
+    """Takes GPU servers from just cabled to safely in a customer's network, and back."""
 
 
 def main() -> None:

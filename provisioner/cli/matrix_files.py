@@ -8,16 +8,11 @@ from pathlib import Path
 from provisioner.model.matrix import Matrix
 from provisioner.opening import read_text
 from provisioner.planning.matrix_text import parse
+from provisioner.shipped import shipped
 
 FILE_NAME = "firmware_matrix.yaml"
 
 
 def read_matrix(paths: Sequence[Path]) -> Matrix:
     """The first file with the others laid over it, in the order given. Raises InputError."""
-    return parse([(str(path), read_text(path)) for path in paths or [shipped()]])
-
-
-def shipped() -> Path:
-    """`firmware_matrix.yaml` here, or the one that came with the program."""
-    here = Path(FILE_NAME)
-    return here if here.exists() else Path(__file__).parents[2] / FILE_NAME
+    return parse([(str(path), read_text(path)) for path in paths or [shipped(FILE_NAME)]])

@@ -45,6 +45,7 @@ from provisioner.redfish.event_stream import RedfishStreams
 from provisioner.redfish.governor import LoginGovernor
 from provisioner.redfish.transport import RedfishTransport
 from provisioner.settings import Settings
+from provisioner.shipped import shipped
 from provisioner.simulated_runner import SimulatedRunner
 from provisioner.sonic import SonicTransport
 from provisioner.ssh_password import SshPasswords
@@ -59,6 +60,7 @@ from provisioner.tickets_opening import open_tickets
 from provisioner.wall_clock import WallClock
 
 log = logging.getLogger(__name__)
+PLAYBOOKS = Path("ansible/playbooks")  # without --playbooks: here, or what came with the program
 SWITCH_KEYS = "switch_keys"  # SSH host keys of switches, pinned when their password is changed
 
 DataDirectory = Annotated[Path, typer.Option(help="Data directory; made if it is not there.")]
@@ -89,7 +91,7 @@ def serve(
     agent_port: Port = 6385,
     agent_url: AgentUrl = "",
     settings: Annotated[Path | None, typer.Option(help="Settings (docs/settings.md).")] = None,
-    playbooks: Annotated[Path, typer.Option(help="Playbooks.")] = Path("ansible/playbooks"),
+    playbooks: Annotated[Path, typer.Option(help="Playbooks.")] = PLAYBOOKS,
     ssh_user: Annotated[str, typer.Option(help="Login on hosts.")] = "provisioner",
     ssh_key: Annotated[Path | None, typer.Option(help="Private key for hosts.")] = None,
     known_hosts: Annotated[Path | None, typer.Option(help="Host keys we trust.")] = None,
@@ -111,6 +113,7 @@ def serve(
     """
     chosen = read_settings(settings, production=False if lab else None, api_port=api_port)
     pinned = read_matrix(matrix or [])
+    playbooks = shipped("ansible/playbooks") if playbooks == PLAYBOOKS else playbooks
     _check(simulator, playbooks, artifacts, ca_file)
     door = AgentDoor(agent_host, agent_port, agent_url)
     remote = _checked_remote(ssh_user, ssh_key, known_hosts)

@@ -1,0 +1,48 @@
+"""What an air-gap bundle says of itself: the signed list of its files."""
+
+from __future__ import annotations
+
+import re
+
+from pydantic import Field, field_validator
+
+from provisioner.model.base import Record
+
+MANIFEST = "bundle.dsse.json"  # the first member of the archive
+MANIFEST_PAYLOAD = "application/vnd.provisioner.bundle+json"
+FOLDERS = ("matrix", "artifacts", "wheels")
+FILES_MAX = 4096
+_NAME = re.compile(rf"(?:{'|'.join(FOLDERS)})/[A-Za-z0-9_][A-Za-z0-9._+~-]{{0,199}}")
+
+
+class BundleFile(Record):
+    """One file of the archive."""
+
+    path: str  # "artifacts/x.fwpkg"
+    size: int = Field(ge=0)  # bytes
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+
+    @field_validator("path")
+    @classmethod
+    def _one_folder_and_a_name(cls, path: str) -> str:
+        if not _NAME.fullmatch(path):
+            raise ValueError("a file's path is a folder of a bundle and a plain name")
+        return path
+
+
+class BundleManifest(Record):
+    """What is in the archive, in the order in which it is there."""
+
+    version: int = Field(1, ge=1, le=1)
+    site: str = Field(max_length=200)
+    made_at: float  # seconds since the epoch
+    releases: tuple[str, ...] = ()  # of the matrix; whose files are all there
+    missing: tuple[str, ...] = ()  # files that the matrix names and that nobody had
+    files: tuple[BundleFile, ...] = Field(max_length=FILES_MAX)
+
+    @field_validator("files")
+    @classmethod
+    def _each_once(cls, files: tuple[BundleFile, ...]) -> tuple[BundleFile, ...]:
+        if len({f.path.casefold() for f in files}) != len(files):
+            raise ValueError("a file is listed twice")
+        return files

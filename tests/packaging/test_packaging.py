@@ -1,0 +1,146 @@
+"""The wheel in an environment of its own, the unit as systemd reads it, the container's file."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SOURCES = (
+    "provisioner",
+    "ansible",
+    "pyproject.toml",
+    "README.md",
+    "LICENSE",
+    "firmware_matrix.yaml",
+)
+UNIT = ROOT / "images" / "daemon" / "provisioner.service"
+CONTAINER = ROOT / "images" / "daemon" / "Containerfile"
+LOOKS = """
+import sys
+import provisioner
+from provisioner.cli import main
+from provisioner.shipped import shipped
+from provisioner.store import open_store
+
+def run(*words):
+    sys.argv = ["provisioner", *words]
+    try:
+        main()
+    except SystemExit as done:
+        assert not done.code, done.code
+
+run("--version")
+run("matrix", "check")
+open_store("data/x.db", inline=True)  # the migrations are there
+print(provisioner.__file__)
+print(shipped("ansible/playbooks").is_dir())
+"""
+LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.egg-info", ".ansible")
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built from a copy, so that nothing is left in the checkout; no network."""
+    place = tmp_path_factory.mktemp("wheel")
+    for name in SOURCES:
+        source = ROOT / name
+        if source.is_dir():
+            shutil.copytree(source, place / "source" / name, symlinks=True, ignore=LEFT_OUT)
+        else:
+            (place / "source").mkdir(exist_ok=True)
+            shutil.copy2(source, place / "source" / name)
+    build = "import sys, setuptools.build_meta as b; print(b.build_wheel(sys.argv[1]))"
+    words = [sys.executable, "-c", build, str(place)]
+    done = subprocess.run(words, cwd=place / "source", capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr[-2000:]
+    (made,) = place.glob("*.whl")
+    return made
+
+
+def test_the_wheel_has_all_that_the_program_needs(wheel: Path):
+    names = set(zipfile.ZipFile(wheel).namelist())
+    here = {
+        "provisioner/" + str(p.relative_to(ROOT / "provisioner"))
+        for p in (ROOT / "provisioner").rglob("*")
+        if p.is_file() and "__pycache__" not in p.parts and "content" not in p.parts
+    }
+    content = {
+        "provisioner/content/" + str(p.relative_to(ROOT))
+        for p in (ROOT / "ansible").rglob("*")
+        if p.is_file() and "__pycache__" not in p.parts and not p.name.startswith(".")
+    }
+
+    assert here - names == set()
+    assert content - names == set()
+    assert "provisioner/content/firmware_matrix.yaml" in names
+    assert not [n for n in names if n.startswith(("tests/", "images/")) or "__pycache__" in n]
+
+
+def test_the_wheel_works_where_there_is_no_checkout(wheel: Path, tmp_path: Path):
+    fresh = tmp_path / "fresh"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", fresh], check=True, timeout=100)
+    (site,) = fresh.glob("lib/python3.*/site-packages")
+    zipfile.ZipFile(wheel).extractall(site)
+    # its dependencies are those of this environment; its own code is the wheel's
+    (site / "dependencies.pth").write_text(sysconfig.get_paths()["purelib"] + "\n")
+
+    done = subprocess.run(
+        [fresh / "bin" / "python", "-I", "-c", LOOKS],
+        cwd=tmp_path, capture_output=True, text=True, timeout=200,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    version, *matrix, where, plays = done.stdout.splitlines()
+
+    assert where.startswith(str(site))
+    assert re.fullmatch(r"provisioner \d+\.\d+\.\d+\S*", version)
+    assert matrix
+    assert plays == "True"
+
+
+def test_systemd_takes_the_unit_and_calls_it_well_confined(tmp_path: Path):
+    tool = shutil.which("systemd-analyze")
+    if tool is None:
+        pytest.skip("systemd-analyze is not here (apt-get install systemd)")
+    unit = tmp_path / "provisioner.service"
+    text = UNIT.read_text()
+    unit.write_text(text.replace("/opt/provisioner/bin/provisioner", sys.executable))
+    verified = subprocess.run(
+        [tool, "verify", "--man=no", unit], capture_output=True, text=True, timeout=60
+    )
+    confined = subprocess.run(
+        [tool, "security", "--offline=true", "--threshold=20", unit],
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+
+    assert verified.returncode == 0, verified.stderr
+    assert "provisioner.service:" not in verified.stderr  # an unknown or wrong line
+    assert confined.returncode == 0, confined.stdout[-3000:]
+    # playbook runs outlive the daemon, and so do their variables, which are in /dev/shm
+    assert "KillMode=process" in text
+    assert "RemoveIPC=no" in text
+
+
+def test_the_container_copies_what_the_wheel_is_made_of_and_does_not_run_as_root():
+    lines = CONTAINER.read_text().replace("\\\n", " ").splitlines()
+    words = [line.split() for line in lines if line and not line.startswith("#")]
+    known = {"FROM", "WORKDIR", "COPY", "RUN", "USER", "VOLUME", "EXPOSE", "ENTRYPOINT", "CMD"}
+    copied = {
+        w for line in words if line[0] == "COPY" and "--from" not in line[1] for w in line[1:]
+    }
+    users = [line[1] for line in words if line[0] == "USER"]
+    last = max(n for n, line in enumerate(words) if line[0] == "FROM")
+
+    assert {line[0].lstrip() for line in words} <= known
+    assert {*SOURCES} <= copied
+    assert users
+    assert users[-1] not in ("root", "0")
+    assert all(n > last for n, line in enumerate(words) if line[0] == "USER")
+    assert not [w for w in copied if w not in (".", "./") and not (ROOT / w).exists()]

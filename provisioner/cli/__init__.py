@@ -35,6 +35,7 @@ from provisioner.cli import (
     places,
     plan,
     release,
+    remote,
     serve,
     sim,
     tenant,
@@ -77,6 +78,7 @@ app.add_typer(certificate.app, name="certificate")
 app.add_typer(cohort.app, name="cohort")
 app.add_typer(matrix.app, name="matrix")
 app.add_typer(release.app, name="release")
+app.add_typer(remote.app, name="remote")
 app.add_typer(pin.app, name="pin")
 app.add_typer(sim.app, name="sim")
 app.add_typer(tenant.app, name="tenant")

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from provisioner.cli.data_options import DataOption, JsonOption, console, node_of, with_data
 from provisioner.cli.erasure import erasure
+from provisioner.cli.node_watch import watch
 from provisioner.model.input_error import InputError
 from provisioner.model.node import Node
 from provisioner.model.release import Verdict
@@ -25,6 +26,7 @@ from provisioner.wall_clock import WallClock
 
 app = typer.Typer(help="Nodes: where each is on its journey, and why.", no_args_is_help=True)
 app.command()(erasure)
+app.command()(watch)
 
 
 @app.command("list")

@@ -286,3 +286,13 @@ def test_a_node_taken_back_for_repair_keeps_its_tenant(person: Person) -> None:
 
     node = person.sees("n0")
     assert (node.state, node.tenant, node.served) == (State.DRAINING, "red", "red")
+
+
+def test_watch_counts_the_fleet_and_names_who_is_under_way(person: Person) -> None:
+    _, shown = person.types("watch --once")
+    _, text = person.types("watch --once --json")
+    told = json.loads(text)
+
+    assert "2 of 5" in shown
+    assert told["nodes"] == 5
+    assert [n["node"] for n in told["under_way"]] == ["n3"]

@@ -26,9 +26,11 @@ from provisioner.model.access import Token
 from provisioner.model.input_error import InputError
 from provisioner.model.matrix import Matrix
 from provisioner.planning.planner import PlanCache
-from provisioner.ports import Clock
+from provisioner.ports import Clock, Credentials
+from provisioner.ports.rehearsals import Rehearsals
 from provisioner.settings import Settings
 from provisioner.store import page_rows, request_rows, token_rows
+from provisioner.store.signing import Signer
 from provisioner.store.sql_store import SqlStore
 
 log = logging.getLogger(__name__)
@@ -45,6 +47,10 @@ def api_parts(
     clock: Clock,
     settings: Settings,
     ca_file: Path | None = None,
+    *,
+    vault: Credentials | None = None,
+    signer: Signer | None = None,
+    rehearsals: Rehearsals | None = None,
 ) -> ApiParts:
     """Everything that handlers reach. Raises InputError for settings that cannot be."""
 
@@ -76,6 +82,9 @@ def api_parts(
         plans=PlanCache(matrix, components.ALL, settings.production),
         works=Works(table.EXECUTORS),
         feed=Feed(head),
+        vault=vault,
+        signer=signer,
+        rehearsals=rehearsals,
         static={**pages.static_files(), pages.OPENAPI: document},
     )
 

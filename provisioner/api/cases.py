@@ -1,29 +1,36 @@
-"""Routes of cases: list, show, open. A tenant sees the cases of its own nodes in short, and may
-report a fault of one."""
+"""Routes of cases: list, show, open (of a node, or of a rack).
+
+A tenant sees the cases of its own nodes in short, and may report a fault of one.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
 from provisioner.api.changes import Outcome, objection
+from provisioner.api.cursor import cursor, place
 from provisioner.api.operations import OperationView
-from provisioner.api.problem import missing
+from provisioner.api.problem import missing, no
 from provisioner.api.route import (
     ANYBODY,
-    LIMIT_MAX,
+    OPERATORS,
     OPERATORS_AND_TENANTS,
     Ask,
+    Paging,
     Reply,
     Route,
+    tag_of,
 )
 from provisioner.control.case_desk import CaseDesk
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.base import Record
-from provisioner.model.case import Case, Origin
+from provisioner.model.case import Case, Origin, Service
+from provisioner.model.node import Node
 from provisioner.store.alert_rows import AlertRows
-from provisioner.store.case_rows import CaseRows
+from provisioner.store.case_rows import CaseRows, cases_page
 
 if TYPE_CHECKING:
     from provisioner.api.parts import ApiParts
@@ -45,10 +52,11 @@ class CaseLine(Record):
     reason: str = ""
 
 
-class CaseList(Record):
-    """The newest cases; there is no second page."""
+class CasePage(Record):
+    """A part of the list, the newest first."""
 
     items: tuple[CaseLine, ...]
+    next: str = ""
 
 
 class CaseView(Record):
@@ -58,36 +66,64 @@ class CaseView(Record):
     case: Case | None = None
 
 
-class CaseQuery(Record):
+class CaseQuery(Paging):
     """Which cases."""
 
-    limit: int = Field(100, ge=1, le=LIMIT_MAX, description="At most so many.")
     node: str = Field("", max_length=128, description="Of this node only.")
+    open: Literal["true", "false"] = Field("false", description="Only those that are open.")
 
 
 class FaultReport(Record):
     """The body of a report."""
 
     reason: str = Field(min_length=1, max_length=300, description="What is wrong, in a sentence.")
+    service: Service | None = Field(
+        None, description="Instead of the site's policy; the staff's to say."
+    )
+
+
+class RackReport(Record):
+    """The body of a rack's."""
+
+    reason: str = Field(min_length=1, max_length=300, description="Why, in a sentence.")
+    service: Service = Field(Service.DRAIN, description="What becomes of its tenants' use.")
 
 
 async def list_all(ask: Ask) -> Reply:
-    """The newest."""
+    """From the newest on."""
     if ask.query.node:
         await ask.node(ask.query.node)
-    rows = await CaseRows(ask.parts.store).cases(ask.query.node, 10 * LIMIT_MAX)
-    own = [case for case in rows if _may_see(ask, case)]
-    items = tuple(_line(case, staff=ask.caller.staff) for case in own[: ask.query.limit])
-    return Reply(CaseList(items=items))
+    started = place(ask.query.cursor, float, str)
+    limit = ask.query.limit
+    read = partial(
+        cases_page,
+        before=(float(started[0]), str(started[1])) if started else None,
+        limit=limit + 1,
+        node=ask.query.node,
+        tenant=None if ask.caller.staff else ask.caller.tenant,
+        open_only=ask.query.open == "true",
+    )
+    rows = await ask.parts.store.read(read)
+    items = tuple(_line(case, staff=ask.caller.staff) for case in rows[:limit])
+    last = items[-1] if len(rows) > limit else None
+    following = "" if last is None else cursor(last.opened_at, last.id)
+    return Reply(CasePage(items=items, next=following))
+
+
+async def case_of(ask: Ask) -> Case:
+    """The case of the path; Refused as missing if there is none, or it is somebody else's."""
+    found = await CaseRows(ask.parts.store).case(ask.word("case"))
+    if found is None or not _may_see(ask, found):
+        raise missing("case")
+    return found
 
 
 async def show(ask: Ask) -> Reply:
     """One."""
-    found = await CaseRows(ask.parts.store).case(ask.word("case"))
-    if found is None or not _may_see(ask, found):
-        raise missing("case")
+    found = await case_of(ask)
     line = _line(found, staff=ask.caller.staff)
-    return Reply(CaseView(line=line, case=found if ask.caller.staff else None))
+    view = CaseView(line=line, case=found if ask.caller.staff else None)
+    return Reply(view, etag=tag_of(found.generation))
 
 
 def _may_see(ask: Ask, case: Case) -> bool:
@@ -115,27 +151,66 @@ async def report(ask: Ask) -> Reply:
     node = await ask.node()
     origin = Origin.OPERATOR if ask.caller.staff else Origin.TENANT
     told = {"reason": ask.body.reason, "origin": origin.value}
+    if ask.body.service is not None:
+        if not ask.caller.staff:
+            unblock = "Leave it out: the site's policy decides, and tells you."
+            raise no(403, "service", "The service is not a tenant's to choose", unblock)
+        told["service"] = ask.body.service.value
     if not ask.caller.staff:
         told["tenant"] = ask.caller.tenant
     return await ask.parts.works.ask(ask, ChangeKind.CASE_OPEN, node.id, node.tenant, told)
 
 
+async def report_rack(ask: Ask) -> Reply:
+    """A whole rack is given back for maintenance."""
+    rack = ask.word("rack")
+    if not await _hosts(ask.parts, rack):
+        raise missing("rack")
+    told = ask.body.model_dump(mode="json")
+    return await ask.parts.works.ask(ask, ChangeKind.CASE_OPEN_RACK, rack, "", told)
+
+
+async def _hosts(parts: ApiParts, rack: str) -> list[Node]:
+    return [n for n in await parts.store.nodes() if n.location.rack == rack and n.ports]
+
+
+def desk_of(parts: ApiParts) -> CaseDesk:
+    """What people ask of cases, on this store."""
+    book, alerts = CaseRows(parts.store), AlertRows(parts.store)
+    return CaseDesk(parts.store, book, alerts, parts.clock, parts.settings)
+
+
 async def change_case(parts: ApiParts, asked: ChangeRequest) -> Outcome:
     """Carry it out: the tenant is told at once, and policy decides what becomes of the node."""
-    node, told = await parts.store.node(asked.subject), asked.arguments
+    told = asked.arguments
+    if asked.kind is ChangeKind.CASE_OPEN_RACK:
+        return await _open_rack(parts, asked)
+    node = await parts.store.node(asked.subject)
     if node is None or told.get("tenant", node.tenant) != node.tenant:
         return objection(asked.subject, "it is not yours any more", "Look at your nodes.")
-    book, alerts = CaseRows(parts.store), AlertRows(parts.store)
-    desk = CaseDesk(parts.store, book, alerts, parts.clock, parts.settings)
-    made = await desk.open(node, Origin(told["origin"]), str(told["reason"]), asked.asked_by)
+    service = Service(told["service"]) if told.get("service") else None
+    made = await desk_of(parts).open(
+        node, Origin(told["origin"]), str(told["reason"]), asked.asked_by, service=service
+    )
     if isinstance(made, str):
         return objection(node.id, made, "Look at its case.")
     return Outcome(RequestState.DONE, {"case": made.id})
 
 
+async def _open_rack(parts: ApiParts, asked: ChangeRequest) -> Outcome:
+    desk, told = desk_of(parts), asked.arguments
+    service, found = Service(told["service"]), {}
+    for node in await _hosts(parts, asked.subject):
+        made = await desk.open(
+            node, Origin.OPERATOR, str(told["reason"]), asked.asked_by, service=service
+        )
+        found[node.id] = made if isinstance(made, str) else made.id
+    return Outcome(RequestState.DONE, {"cases": found})
+
+
 ROUTES = (
-    Route("GET", "/cases", "list_cases", TAG, "The newest cases.", ANYBODY, list_all,
-          {200: CaseList}, query=CaseQuery, refusals={404: "There is no such node, or not yours."}),
+    Route("GET", "/cases", "list_cases", TAG, "Cases, the newest first.", ANYBODY, list_all,
+          {200: CasePage}, query=CaseQuery, refusals={404: "There is no such node, or not yours."}),
     Route("GET", "/cases/{case}", "show_case", TAG,
           "One case: stages, suspects, remedies tried, parts, ticket.", ANYBODY, show,
           {200: CaseView}),
@@ -143,4 +218,8 @@ ROUTES = (
           "Report a fault: its tenant is told, policy decides what becomes of it.",
           OPERATORS_AND_TENANTS, report, {200: OperationView, 202: OperationView}, body=FaultReport,
           example={"reason": "GPU 5 fell off the bus"}),
+    Route("POST", "/racks/{rack}/cases", "open_rack", TAG,
+          "Give a whole rack back for maintenance: a case for each of its hosts without one.",
+          OPERATORS, report_rack, {200: OperationView, 202: OperationView}, body=RackReport,
+          example={"reason": "water below"}),
 )  # fmt: skip

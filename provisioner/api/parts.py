@@ -13,8 +13,10 @@ from provisioner.api.feed import Feed
 from provisioner.control.tenant_keeper import TenantKeeper
 from provisioner.model.matrix import Matrix
 from provisioner.planning.planner import PlanCache
-from provisioner.ports import Clock
+from provisioner.ports import Clock, Credentials
+from provisioner.ports.rehearsals import Rehearsals
 from provisioner.settings import Settings
+from provisioner.store.signing import Signer
 from provisioner.store.sql_store import SqlStore
 
 
@@ -33,4 +35,7 @@ class ApiParts:
     works: Works
     feed: Feed
     static: Mapping[str, tuple[str, bytes]]  # path -> (type, content) of pages
+    vault: Credentials | None = None  # None: nothing that needs a login is done here
+    signer: Signer | None = None  # None: archives are only given as they are stored
+    rehearsals: Rehearsals | None = None  # None: there is no simulator in this process
     atlas: Atlas = field(default_factory=Atlas)  # of the console's map

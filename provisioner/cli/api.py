@@ -29,6 +29,7 @@ from provisioner.model.matrix import Matrix
 from provisioner.opening import Data, read_settings
 from provisioner.ports import Clock
 from provisioner.tenants_opening import FabricAccess, open_keeper
+from provisioner.twin.rehearsal_process import RehearsalProcess
 from provisioner.wall_clock import WallClock
 
 log = logging.getLogger(__name__)
@@ -82,7 +83,16 @@ async def served_api(
         return
     async with open_keeper(opened.store, opened.vault, clock, access) as keeper:
         parts = api_parts(
-            opened.store, keeper, matrix, artifacts, clock, access.settings, access.ca_file
+            opened.store,
+            keeper,
+            matrix,
+            artifacts,
+            clock,
+            access.settings,
+            access.ca_file,
+            vault=opened.vault,
+            signer=opened.signer,
+            rehearsals=RehearsalProcess(matrix, access.settings),
         )
         async with serve_api(parts, data) as url:
             log.info("the API is at %s/v1/docs; its CA is %s", url, data / CERTIFICATE_FILE)

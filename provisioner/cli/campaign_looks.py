@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from pathlib import Path
 from typing import Annotated
@@ -27,7 +26,7 @@ from provisioner.opening import Data, read_settings
 from provisioner.planning.campaign_preview import Blast, Preview
 from provisioner.planning.campaign_report import Report
 from provisioner.store.campaign_rows import CampaignRows
-from provisioner.twin.rehearsal import Rehearsed, prepared
+from provisioner.twin.rehearsal import document, prepared
 from provisioner.twin.rehearsal import rehearse as rehearsed
 from provisioner.twin.site import HOSTS_MAX, Recorded
 
@@ -92,7 +91,7 @@ def rehearse(
     pinned, chosen = read_matrix(matrix or []), read_settings(settings)
     found = rehearsed(campaign, recorded, of, pinned, chosen, told)
     if as_json:
-        typer.echo(json.dumps(_document(found)))
+        typer.echo(json.dumps(document(found)))
     else:
         out.print(Text(f"rehearsed with {found.hosts} of {found.of} hosts", style="bold"))
         show_blockers(found.blockers)
@@ -121,12 +120,6 @@ def notices(
         words = (n.tenant, n.node, n.kind, *times, n.text)
         table.add_row(*(Text(word) for word in words))
     console().print(table)
-
-
-def _document(found: Rehearsed) -> dict[str, object]:
-    fields = {f.name: getattr(found, f.name) for f in dataclasses.fields(found)}
-    blockers = [b.model_dump(mode="json") for b in found.blockers]
-    return fields | {"report": found.report.model_dump(mode="json"), "blockers": blockers}
 
 
 def _show(found: Preview) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.table import Table
@@ -15,16 +15,18 @@ from provisioner.cli import case_words as words
 from provisioner.cli.case_hardware import ByOption, CaseArgument, case_of, desk_of, tell
 from provisioner.cli.data_options import DataOption, JsonOption, console, node_of, with_data
 from provisioner.control.case_desk import CaseDesk
+from provisioner.control.repair_figures import figures
 from provisioner.model.case import Case, Ending, Origin, Service
 from provisioner.model.input_error import InputError
 from provisioner.opening import Data
-from provisioner.planning import repair_report
+from provisioner.planning.repair_report import RepairReport
 from provisioner.store.case_rows import CaseRows
 from provisioner.wall_clock import WallClock
 
 app = typer.Typer(help="Repairs: cases, what is suspected, what was done.", no_args_is_help=True)
 app.command()(case_hardware.returned)
 app.command()(case_hardware.replace)
+app.command()(case_hardware.factory)
 app.command()(case_bundle.bundle)
 app.command()(case_bundle.verify_bundle)
 app.command()(case_bundle.rma)
@@ -32,8 +34,6 @@ app.command()(case_bundle.spare)
 app.command("tell")(case_bundle.tell_again)
 SettingsOption = Annotated[Path | None, typer.Option("--settings", help="As the daemon's.")]
 Asked = Callable[[CaseDesk, Case], Awaitable[Case | str]]
-PAGE = 1000  # rows of the journal at a time
-TOLD = frozenset({"released", "request"})  # its kinds that say whom a node served
 
 
 @app.command("open")
@@ -133,13 +133,20 @@ def retire(
     name: CaseArgument,
     why: Annotated[str, typer.Option("--why", help="In a sentence; its tenant reads it.")],
     days: Annotated[float, typer.Option("--days", min=0.0, help="The notice.")] = 14.0,
+    disks: Annotated[
+        str, typer.Option("--disks", help="Who destroyed its disks, and how: it is not erased.")
+    ] = "",
     by: ByOption = "operator",
     data: DataOption = Path("var"),
     as_json: JsonOption = False,
 ) -> None:
-    """Tell its tenant that the node goes for good; it is drained when the notice is over."""
+    """Tell its tenant that the node goes for good; then it is drained, erased and forgotten."""
     at = WallClock().now() + days * 86400.0
-    _ask(name, data, None, lambda desk, case: desk.retire(case, at, why, by), as_json=as_json)
+
+    async def retiring(desk: CaseDesk, case: Case) -> Case | str:
+        return await desk.retire(case, at, why, by, disks=disks)
+
+    _ask(name, data, None, retiring, as_json=as_json)
 
 
 @app.command()
@@ -190,11 +197,9 @@ def report(
 ) -> None:
     """Mean time to repair by stage, part and vendor; availability per tenant."""
 
-    async def read(opened: Data) -> repair_report.RepairReport:
+    async def read(opened: Data) -> RepairReport:
         now = WallClock().now()
-        cases = await CaseRows(opened.store).cases(limit=100_000)
-        rows = await _journal(opened)
-        return repair_report.report(cases, rows, now - days * 86400.0, now)
+        return await figures(CaseRows(opened.store), now - days * 86400.0, now)
 
     found = with_data(data, read)
     if as_json:
@@ -209,13 +214,3 @@ def _ask(name: str, data: Path, settings: Path | None, asked: Asked, *, as_json:
         return await asked(desk_of(opened, settings), await case_of(opened, name))
 
     tell(with_data(data, work), name, as_json=as_json)
-
-
-async def _journal(opened: Data) -> list[Mapping[str, Any]]:
-    """Every row that says whom a node served."""
-    found: list[Mapping[str, Any]] = []
-    after = 0
-    while rows := await opened.store.journal_rows(after, PAGE):
-        found += [row for row in rows if row["kind"] in TOLD]
-        after = int(rows[-1]["seq"])
-    return found

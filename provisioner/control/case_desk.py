@@ -162,17 +162,28 @@ class CaseDesk:
         row = ("case_tell", case.node, {"case": case.id, "by": by})
         return await self.book.save_case(again, journal=[row], now=self._clock.now())
 
-    async def retire(self, case: Case, at: float, why: str, by: str) -> Case | str:
-        """Its tenant hears that the node goes for good at `at`; it is drained then, not before."""
+    async def retire(
+        self, case: Case, at: float, why: str, by: str, *, disks: str = ""
+    ) -> Case | str:
+        """Its tenant hears that the node goes for good at `at`; it is drained then, not before.
+
+        `disks`: who destroyed them, and how; else nothing is retired that was not erased.
+        """
         now = self._clock.now()
         if not case.open or at < now:
             return "it is closed" if not case.open else "that time is past"
-        changes: dict[str, object] = {"note": f"to be retired: {why}"[:500]}
+        changes: dict[str, object] = {
+            "note": f"to be retired: {why}"[:500],
+            "retire_at": max(at, 1.0),
+            "disks_gone": disks[:300],
+            "next_at": 0.0,
+        }
         if case.stage is Stage.OPENED and case.service is not Service.CUT_OFF:
             changes |= {"service": Service.DRAIN, "drain_at": at}
         words = f"Node {case.node} is retired: {why}"
         told = [policy.notice(case, "retirement", words, now, at)] if case.tenant else []
-        row = ("case_retiring", case.node, {"case": case.id, "at": at, "by": by, "why": why})
+        detail = {"case": case.id, "at": at, "by": by, "why": why, "disks": disks}
+        row = ("case_retiring", case.node, detail)
         changed = case.model_copy(update=changes)
         return await self.book.save_case(changed, notices=told, journal=[row], now=now)
 

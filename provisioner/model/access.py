@@ -76,7 +76,22 @@ class ChangeKind(StrEnum):
     CAMPAIGN_RESUME = "campaign.resume"
     CAMPAIGN_ABORT = "campaign.abort"
     CAMPAIGN_ROLLBACK = "campaign.rollback"
+    CAMPAIGN_DEFER = "campaign.defer"
+    CAMPAIGN_SKIP = "campaign.skip"
+    CAMPAIGN_AGAIN = "campaign.again"
+    CAMPAIGN_ACCEPT = "campaign.accept"
+    CAMPAIGN_REHEARSE = "campaign.rehearse"
     CASE_OPEN = "case.open"
+    CASE_OPEN_RACK = "case.open_rack"
+    CASE_ACCEPT = "case.accept"
+    CASE_DEFER = "case.defer"
+    CASE_RETURNED = "case.returned"
+    CASE_REPLACE = "case.replace"
+    CASE_RETIRE = "case.retire"
+    CASE_CLOSE = "case.close"
+    CASE_RMA = "case.rma"
+    CASE_SPARE = "case.spare"
+    CASE_TELL = "case.tell"
     TOKEN_REVOKE = "token.revoke"  # noqa: S105 (a kind of change, not a token)
 
 

@@ -43,6 +43,7 @@ class Stage(StrEnum):
     MEASURING = "measuring"  # a remedy was carried out; the node is brought up and validated
     HARDWARE = "hardware"  # people work on it: reseat, replace
     RETURNING = "returning"  # back from people: a stranger, until it is certified
+    RETIRING = "retiring"  # it goes for good: erased, ports closed, credentials removed
     CLOSED = "closed"
 
 
@@ -260,6 +261,8 @@ class Case(Record):
     deeper: bool = False  # a repeat offender: everything is tested before it is certified
     score: float = 0.0  # of its history, when the case was opened
     drain_at: float = 0.0  # when it is taken from its tenant
+    retire_at: float = 0.0  # people decided that the node goes for good, then; 0: they did not
+    disks_gone: str = ""  # who destroyed its disks, and how; "": it is erased before it is retired
     opened_at: float
     closed_at: float = 0.0
     ending: Ending | None = None

@@ -126,8 +126,11 @@ def availability(
                 add(owed, owned.pop(node), at, node)
             owned.setdefault(node, (tenant, at))
             serving.setdefault(node, (tenant, at))
-        elif row["kind"] == "request" and node in serving:
+        elif row["kind"] == "request":
             _left(detail, node, at, serving, owned, add, served, owed)
+        elif row["kind"] in ("retired", "replaced"):  # it is nobody's from now on
+            gone = {"request": "reclaim"}
+            _left(gone, node, at, serving, owned, add, served, owed)
     for node, begun in serving.items():
         add(served, begun, until, node)
     for node, begun in owned.items():
@@ -157,7 +160,8 @@ def _left(
     word = str(detail.get("request", ""))
     if word not in ("repair", "reclaim", "shrink"):
         return
-    add(served, serving.pop(node), at, node)
+    if node in serving:
+        add(served, serving.pop(node), at, node)
     if word != "repair" and node in owned:
         add(owed, owned.pop(node), at, node)
 

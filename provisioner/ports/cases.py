@@ -36,6 +36,10 @@ class CaseBook(Protocol):
         """The node's rows of the journal since a time, in order; the first `limit`."""
         ...
 
+    async def tenancy(self, after: int, limit: int) -> Sequence[Mapping[str, Any]]:
+        """The journal's rows that say whom nodes served, after a number, in order."""
+        ...
+
     async def notices(self, tenant: str = "", *, unsent: bool = False) -> Sequence[Notice]: ...
     async def put_notice(self, notice: Notice) -> None:
         """A new notice, or what became of it."""

@@ -13,9 +13,13 @@ from provisioner.ports.errors import StaleWrite
 from provisioner.store import journal as chain
 from provisioner.store.campaign_schema import notices
 from provisioner.store.case_schema import cases
+from provisioner.store.json_text import json_text
 from provisioner.store.notice_rows import put_notice
 from provisioner.store.records import clean, parse
 from provisioner.store.sql_store import SqlStore
+
+# kinds of the journal's rows that say whom a node served
+TENANCY = frozenset({"released", "request", "retired", "replaced"})
 
 
 class CaseRows:
@@ -52,6 +56,9 @@ class CaseRows:
 
     async def story(self, node: str, since: float, limit: int) -> Sequence[Mapping[str, Any]]:
         return await self._store.read(lambda c: chain.of_node(c, node, since, limit))
+
+    async def tenancy(self, after: int, limit: int) -> Sequence[Mapping[str, Any]]:
+        return await self._store.read(lambda c: chain.of_kinds(c, TENANCY, after, limit))
 
     async def notices(self, tenant: str = "", *, unsent: bool = False) -> Sequence[Notice]:
         return await self._store.read(lambda c: _notices(c, tenant, unsent=unsent))
@@ -96,6 +103,45 @@ def _read(connection: Connection, where: ColumnElement[bool], limit: int) -> tup
     order = (cases.c.opened_at.desc(), cases.c.id.desc())
     rows = connection.execute(query.order_by(*order).limit(limit))
     return tuple(parse(Case, row.body, f"cases, {row.id}") for row in rows)
+
+
+def cases_page(
+    connection: Connection,
+    *,
+    before: tuple[float, str] | None,
+    limit: int,
+    node: str = "",
+    tenant: str | None = None,
+    open_only: bool = False,
+) -> tuple[Case, ...]:
+    """Cases, the newest first, from one on. `tenant`: that was served when it was opened."""
+    where = cases.c.id != ""
+    if before is not None:
+        at, id_ = before
+        where = (cases.c.opened_at < at) | ((cases.c.opened_at == at) & (cases.c.id < id_))
+    if node:
+        where &= cases.c.node == node
+    if tenant is not None:
+        where &= json_text(cases.c.body, "tenant") == tenant
+    if open_only:
+        where &= cases.c.closed_at == 0.0
+    return _read(connection, where, limit)
+
+
+def notices_page(
+    connection: Connection, *, before: tuple[float, str] | None, limit: int, tenant: str, kind: str
+) -> tuple[Notice, ...]:
+    """Notices, the newest first; `tenant`, `kind` "": of all."""
+    query = select(notices.c.id, notices.c.body)
+    if before is not None:
+        at, id_ = before
+        query = query.where((notices.c.at < at) | ((notices.c.at == at) & (notices.c.id < id_)))
+    if tenant:
+        query = query.where(notices.c.tenant == tenant)
+    if kind:
+        query = query.where(json_text(notices.c.body, "kind") == kind)
+    rows = connection.execute(query.order_by(notices.c.at.desc(), notices.c.id.desc()).limit(limit))
+    return tuple(parse(Notice, row.body, f"notices, {row.id}") for row in rows)
 
 
 def _notices(connection: Connection, tenant: str, *, unsent: bool) -> tuple[Notice, ...]:

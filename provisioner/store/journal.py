@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -81,6 +81,15 @@ def of_node(
 ) -> Sequence[Mapping[str, Any]]:
     """A node's rows since a time (seconds since the epoch), oldest first."""
     mine = (journal.c.node == node) & (journal.c.at >= since)
+    rows = connection.execute(select(journal).where(mine).order_by(journal.c.seq).limit(limit))
+    return tuple(_with_detail(row) for row in rows)
+
+
+def of_kinds(
+    connection: Connection, kinds: Collection[str], after: int, limit: int
+) -> Sequence[Mapping[str, Any]]:
+    """Rows of some kinds with `seq` greater than `after`, oldest first."""
+    mine = (journal.c.seq > after) & journal.c.kind.in_(sorted(kinds))
     rows = connection.execute(select(journal).where(mine).order_by(journal.c.seq).limit(limit))
     return tuple(_with_detail(row) for row in rows)
 

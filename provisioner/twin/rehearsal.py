@@ -5,6 +5,7 @@ Nothing of the fleet is touched: its rows are read, and the twin has a store of 
 
 from __future__ import annotations
 
+import dataclasses
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -40,6 +41,13 @@ class Rehearsed:
     assumed: tuple[str, ...]
     blockers: tuple[Blocker, ...] = ()  # why it did not even begin
     violations: tuple[str, ...] = ()  # what must never happen and did, by the simulator's truth
+
+
+def document(found: Rehearsed) -> dict[str, object]:
+    """It as JSON's values."""
+    fields = {f.name: getattr(found, f.name) for f in dataclasses.fields(found)}
+    blockers = [b.model_dump(mode="json") for b in found.blockers]
+    return fields | {"report": found.report.model_dump(mode="json"), "blockers": blockers}
 
 
 async def record(

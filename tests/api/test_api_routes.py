@@ -20,6 +20,7 @@ RED = {
     "certificate": "cert-su0-n01",
     "campaign": "c0001",
     "case": "su0-n01-c0001",
+    "rack": "su0-rack1",
     "release": "spectrum-x-1.3.0",
     "newer": "spectrum-x-1.3.0",
     "operation": "su0-n01:1",

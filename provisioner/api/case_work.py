@@ -1,0 +1,266 @@
+"""Routes of what goes on in a case: agree, put off, say what was done, record what the vendor said,
+end it; its archive, notices to tenants, and the figures of repairs.
+
+A tenant may agree to its own node's repair or put it off, and reads its own notices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
+
+from aiohttp import web
+from pydantic import Field
+
+from provisioner.api.campaign_nodes import Deferral
+from provisioner.api.cases import TAG, case_of, desk_of
+from provisioner.api.changes import Outcome, objection
+from provisioner.api.cursor import cursor, place
+from provisioner.api.operations import OperationView
+from provisioner.api.pages import Page
+from provisioner.api.problem import missing
+from provisioner.api.route import (
+    ANYBODY,
+    OPERATORS,
+    OPERATORS_AND_TENANTS,
+    VIEWERS,
+    Ask,
+    Paging,
+    Reply,
+    Route,
+    tag_of,
+)
+from provisioner.control.case_exchange import Exchanges, kept_factory
+from provisioner.control.repair_figures import figures
+from provisioner.execution.bundling import Bundler
+from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
+from provisioner.model.base import Record
+from provisioner.model.case import Case, Ending, Notice, Spare
+from provisioner.model.inventory import DeviceKind
+from provisioner.planning.repair_report import RepairReport
+from provisioner.store.case_rows import CaseRows, notices_page
+
+if TYPE_CHECKING:
+    from provisioner.api.parts import ApiParts
+
+DAY_S = 86400.0
+SENTENCE = r"^[^\x00-\x1f\x7f]+$"  # it is shown on terminals and sent to vendors
+
+
+class Work(Record):
+    """The body of a return."""
+
+    work: str = Field(min_length=1, max_length=500, description="What was done, in a sentence.")
+    cards: tuple[str, ...] = Field(
+        (), max_length=32, description="BMCs of cards that were exchanged: DPU_1."
+    )
+
+
+class Replacement(Record):
+    """The body of a host's replacement."""
+
+    why: str = Field("another host was put into its place", min_length=1, max_length=300)
+
+
+class Retirement(Record):
+    """The body of a retirement."""
+
+    why: str = Field(min_length=1, max_length=300, description="Its tenant reads it.")
+    days: float = Field(14.0, ge=0, le=3650, description="The notice.")
+    disks: str = Field(
+        "", max_length=300, description="Who destroyed its disks, and how: then it is not erased."
+    )
+
+
+class End(Record):
+    """The body of a case's end by a person's word."""
+
+    why: str = Field(min_length=1, max_length=300)
+    ending: Ending = Field(Ending.NO_FAULT, description="What the end is.")
+
+
+class Rma(Record):
+    """The body of the vendor's return number."""
+
+    number: str = Field(min_length=1, max_length=100, pattern=SENTENCE)
+
+
+class SparePart(Record):
+    """The body of a spare."""
+
+    kind: DeviceKind
+    serial: str = Field("", max_length=100, pattern=r"^[^\x00-\x1f\x7f]*$")
+    part_number: str = Field("", max_length=100, pattern=r"^[^\x00-\x1f\x7f]*$")
+
+
+class NoticePage(Record):
+    """What tenants were told, the newest first."""
+
+    items: tuple[Notice, ...]
+    next: str = ""
+
+
+class NoticeQuery(Paging):
+    """Which notices."""
+
+    kind: Literal["", "failure", "maintenance", "returned", "retirement", "replacement"] = Field(
+        "", description="Of this kind only."
+    )
+
+
+class Span(Record):
+    """Of which time."""
+
+    days: float = Field(30.0, gt=0, le=36500, description="Up to now.")
+
+
+def asking(kind: ChangeKind) -> Callable[[Ask], Awaitable[Reply]]:
+    """The handler that asks for one kind of change of a case."""
+
+    async def handle(ask: Ask) -> Reply:
+        found = await case_of(ask)
+        ask.check_match(tag_of(found.generation))
+        told = {} if ask.body is None else ask.body.model_dump(mode="json")
+        whose = "" if ask.caller.staff else found.tenant
+        return await ask.parts.works.ask(ask, kind, found.id, whose, told)
+
+    return handle
+
+
+async def change_case(parts: ApiParts, asked: ChangeRequest) -> Outcome:
+    """Carry it out."""
+    case = await CaseRows(parts.store).case(asked.subject)
+    if case is None:
+        return objection(asked.subject, "there is no such case", "See the list.")
+    answer = await _do(parts, case, asked.kind, asked.asked_by, asked.arguments)
+    if isinstance(answer, str):
+        return objection(case.id, answer, "Look at the case.")
+    return Outcome(RequestState.DONE, {"case": answer.id, "stage": answer.stage.value})
+
+
+async def _do(
+    parts: ApiParts, case: Case, kind: ChangeKind, by: str, told: dict[str, Any]
+) -> Case | str:
+    desk, now = desk_of(parts), parts.clock.now()
+    match kind:
+        case ChangeKind.CASE_ACCEPT:
+            return await desk.accept(case, by)
+        case ChangeKind.CASE_DEFER:
+            return await desk.defer(case, float(told["until"]), by)
+        case ChangeKind.CASE_RETIRE:
+            at = now + float(told["days"]) * DAY_S
+            return await desk.retire(case, at, told["why"], by, disks=told["disks"])
+        case ChangeKind.CASE_CLOSE:
+            return await desk.close(case, Ending(told["ending"]), by, told["why"])
+        case ChangeKind.CASE_RMA:
+            return await desk.rma(case, told["number"], by)
+        case ChangeKind.CASE_SPARE:
+            part = SparePart.model_validate(told, strict=False)
+            spare = Spare(kind=part.kind, serial=part.serial, part_number=part.part_number)
+            return await desk.spare(case, spare, by)
+        case ChangeKind.CASE_TELL:
+            return await desk.tell(case, by)
+        case ChangeKind.CASE_RETURNED if not told["cards"]:
+            return await desk.returned(case, by, told["work"])
+    if parts.vault is None:
+        return "this process has no credentials: use the command line"
+    vault = parts.vault
+    exchanges = Exchanges(parts.store, desk, vault, parts.clock, kept_factory(vault))
+    if kind is ChangeKind.CASE_RETURNED:
+        return await exchanges.returned(case, by, told["work"], told["cards"])
+    assert kind is ChangeKind.CASE_REPLACE
+    return await exchanges.replace(case, by, told["why"])
+
+
+async def bundle(ask: Ask) -> web.Response:
+    """The archive that its ticket has, or one of the case as it is now."""
+    found, parts = await case_of(ask), ask.parts
+    if parts.vault is None or parts.signer is None:
+        raise missing("archive")
+    book = CaseRows(parts.store)
+    bundler = Bundler(parts.store, book, parts.vault, parts.signer, parts.settings.site)
+    content = await bundler.kept(found) or await bundler.make(found, ask.now)
+    name = "".join(c if c.isalnum() or c in "-_." else "_" for c in found.id)
+    headers = {
+        "Content-Disposition": f'attachment; filename="{name}.tar.gz"',
+        "Cache-Control": "private, no-store",
+    }
+    return web.Response(body=content, content_type="application/gzip", headers=headers)
+
+
+async def notices(ask: Ask) -> Reply:
+    """Of one tenant, or of all."""
+    started = place(ask.query.cursor, float, str)
+    limit = ask.query.limit
+    read = partial(
+        notices_page,
+        before=(float(started[0]), str(started[1])) if started else None,
+        limit=limit + 1,
+        tenant="" if ask.caller.staff else ask.caller.tenant,
+        kind=ask.query.kind,
+    )
+    rows = await ask.parts.store.read(read)
+    last = rows[limit - 1] if len(rows) > limit else None
+    following = "" if last is None else cursor(last.at, last.id)
+    return Reply(NoticePage(items=rows[:limit], next=following))
+
+
+async def show_figures(ask: Ask) -> Reply:
+    """Mean time to repair, and availability."""
+    book = CaseRows(ask.parts.store)
+    return Reply(await figures(book, ask.now - ask.query.days * DAY_S, ask.now))
+
+
+_ASKED = {200: OperationView, 202: OperationView}
+_KIND = ChangeKind
+
+
+def _verb(
+    word: str, change: ChangeKind, summary: str, body: type[Record] | None = None, **more: object
+) -> Route:
+    tenants = change in (_KIND.CASE_ACCEPT, _KIND.CASE_DEFER)
+    return Route(
+        "POST",
+        f"/cases/{{case}}/{word}",
+        f"{word}_case",
+        TAG,
+        summary,
+        OPERATORS_AND_TENANTS if tenants else OPERATORS,
+        asking(change),
+        _ASKED,
+        body=body,
+        entity=True,
+        example=None if body is None else more,
+    )
+
+
+ROUTES = (
+    _verb("accept", _KIND.CASE_ACCEPT, "Its tenant agrees: the node is taken back now."),
+    _verb("defer", _KIND.CASE_DEFER, "Its tenant needs more time: two weeks at most.", Deferral,
+          until=1800000000.0),
+    _verb("returned", _KIND.CASE_RETURNED,
+          "People are done with it: it is taken in as a stranger, certified for what changed.",
+          Work, work="GPU 5 replaced"),
+    _verb("replace", _KIND.CASE_REPLACE,
+          "Another host stands in the place; its factory logins are those that the site keeps.",
+          Replacement, why="the board was dead"),
+    _verb("retire", _KIND.CASE_RETIRE,
+          "Its tenant hears that it goes for good; then it is drained, erased and forgotten.",
+          Retirement, why="too old", days=14.0),
+    _verb("close", _KIND.CASE_CLOSE, "Close a case by hand; the node stays where it is.", End,
+          why="nothing found"),
+    _verb("rma", _KIND.CASE_RMA, "Record the vendor's return number.", Rma, number="RMA-4711"),
+    _verb("spare", _KIND.CASE_SPARE, "Record the part that is to go in.", SparePart, kind="gpu",
+          serial="1650000000042"),
+    _verb("tell", _KIND.CASE_TELL, "Its ticket could not be told: try it again now."),
+    Route("GET", "/cases/{case}/bundle", "show_case_bundle", TAG,
+          "The case's evidence as one signed archive for the vendor (tar.gz).", VIEWERS, bundle,
+          {200: Page}, media="application/gzip"),
+    Route("GET", "/notices", "list_notices", TAG,
+          "What tenants were told: failures, maintenance, returns, retirement.", ANYBODY, notices,
+          {200: NoticePage}, query=NoticeQuery),
+    Route("GET", "/repairs", "show_repairs", TAG,
+          "Mean time to repair by stage, part and vendor; availability per tenant.", VIEWERS,
+          show_figures, {200: RepairReport}, query=Span),
+)  # fmt: skip

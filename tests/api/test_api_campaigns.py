@@ -1,0 +1,118 @@
+"""Campaigns through the API: one node put off, left out, tried again; the report; a rehearsal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from served import NOW, PROFILE, Served, run
+
+from provisioner.model.campaign import Campaign, CampaignNode, NodeProgress, Progress
+from provisioner.model.campaign_row import CampaignRow
+from provisioner.model.node import NodeKind
+from provisioner.ports import Store
+from provisioner.ports.rehearsals import RehearsalFailed
+from provisioner.store.campaign_rows import CampaignRows
+
+BODY = {"release": "spectrum-x-2.1.2", "select": "kind=host"}
+DAY_S = 86400.0
+
+
+async def drafted(served: Served) -> None:
+    """A draft with rows of three nodes: red's, blue's, and one that failed."""
+    await served.ask("operator", "POST", "/campaigns", BODY)
+    book = CampaignRows(served.store)
+    campaign = await book.campaign("c0001")
+    assert campaign is not None
+    rows = [
+        CampaignRow(
+            campaign="c0001",
+            progress=NodeProgress(node=name, state=state),
+            facts=CampaignNode(name=name, kind=NodeKind.HOST, profile=PROFILE),
+        )
+        for name, state in (
+            ("su0-n01", Progress.PENDING),
+            ("su0-n03", Progress.PENDING),
+            ("su0-n05", Progress.FAILED),
+        )
+    ]
+    await book.save_campaign(campaign, {"by": "test"}, NOW, rows)
+
+
+def test_a_tenant_puts_its_own_node_off_and_sees_no_other():
+    async def scenario(served: Served) -> None:
+        await drafted(served)
+        body = {"until": NOW + DAY_S}
+        path = "/campaigns/c0001/nodes/su0-n01/defer"
+        assert (await served.ask("blue", "POST", path, body))[0] == 404
+        assert (await served.ask("viewer", "POST", path, body))[0] == 403
+        # a node of its own that the campaign has not
+        assert (await served.ask("red", "POST", path.replace("n01", "n02"), body))[0] == 404
+        far = await served.ask("red", "POST", path, {"until": NOW + 30 * DAY_S})
+        assert far[0] == 409
+        status, told = await served.ask("red", "POST", path, body)
+        assert (status, told["result"]["progress"]) == (200, "deferred"), told
+        rows = {r.node: r.progress for r in await CampaignRows(served.store).campaign_rows("c0001")}
+        assert rows["su0-n01"].deferred_until == body["until"]
+        for word in ("skip", "again"):
+            other = path.replace("defer", word)
+            assert (await served.ask("red", "POST", other, {}))[0] == 403
+
+    run(scenario)
+
+
+def test_a_node_is_left_out_or_tried_again_and_the_report_says_so():
+    async def scenario(served: Served) -> None:
+        await drafted(served)
+        nodes = "/campaigns/c0001/nodes"
+        answer = await served.client.get("/v1/campaigns/c0001", headers=served.key("operator"))
+        tag = answer.headers["ETag"]
+        left = await served.ask(
+            "operator", "POST", f"{nodes}/su0-n03/skip", {"reason": "on loan"}, If_Match=tag
+        )
+        assert (left[0], left[1]["result"]["progress"]) == (200, "skipped")
+        stale = await served.ask("operator", "POST", f"{nodes}/su0-n05/again", If_Match=tag)
+        assert stale[0] == 412
+        assert (await served.ask("operator", "POST", f"{nodes}/su0-n05/again"))[0] == 200
+        assert (await served.ask("operator", "POST", f"{nodes}/su0-n04/again"))[0] == 404
+        status, told = await served.ask("viewer", "GET", "/campaigns/c0001/report")
+        assert (status, told["states"]) == (200, {"pending": 2, "skipped": 1})
+        assert [(n["node"], n["reason"]) for n in told["left"]] == [("su0-n03", "on loan")]
+        metric = {"metric": "nccl"}
+        no = await served.ask("operator", "POST", "/campaigns/c0001/accept", metric)
+        assert no[0] == 409  # it has not begun: nothing got worse
+
+    run(scenario)
+
+
+class Twin:
+    """Stands where the simulator's process stands."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, int]] = []
+
+    async def rehearse(
+        self, store: Store, campaign: Campaign, rows: Sequence[CampaignRow], hosts: int
+    ) -> Mapping[str, Any]:
+        self.asked.append((campaign.id, hosts))
+        if hosts > 4:
+            raise RehearsalFailed("it did not end within 1800 s")
+        return {"report": {"state": "done"}, "violations": []}
+
+
+def test_a_rehearsal_is_an_operation_whose_result_is_the_report():
+    async def scenario(served: Served) -> None:
+        await drafted(served)
+        path, body = "/campaigns/c0001/rehearse", {"nodes": 2}
+        without = await served.ask("operator", "POST", path, body)
+        assert "no simulator" in without[1]["blockers"][0]["detail"]
+        twin = Twin()
+        object.__setattr__(served.parts, "rehearsals", twin)
+        status, told = await served.ask("operator", "POST", path, body)
+        assert (status, told["result"]["report"]) == (200, {"state": "done"})
+        assert twin.asked == [("c0001", 2)]
+        long = await served.ask("operator", "POST", path, {"nodes": 8})
+        assert "did not end" in long[1]["blockers"][0]["detail"]
+        assert (await served.ask("operator", "POST", path, {"nodes": 65}))[0] == 400
+
+    run(scenario)

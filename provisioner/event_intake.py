@@ -27,7 +27,9 @@ from provisioner.agent.tls import open_authority
 from provisioner.control.port_watch import PortReport
 from provisioner.control.watcher import Watcher, WatchParts
 from provisioner.model.input_error import InputError
-from provisioner.planning.pushed_alerts import Directory, Source, Told, told
+from provisioner.planning.address_plan import AddressPlan
+from provisioner.planning.pushed_alerts import Source, Told, told
+from provisioner.planning.pushed_nodes import Directory
 from provisioner.ports import Clock, EventStreams, Secret
 from provisioner.store.alert_rows import AlertRows
 from provisioner.store.sql_store import SqlStore
@@ -60,9 +62,15 @@ class Sender:
 class Intake:
     """The HTTP side of the watch. Until `attach` it answers 503: nobody is there to be told."""
 
-    def __init__(self, senders: tuple[Sender, ...], store: SqlStore, clock: Clock) -> None:
+    def __init__(
+        self,
+        senders: tuple[Sender, ...],
+        store: SqlStore,
+        clock: Clock,
+        plan: AddressPlan | None = None,
+    ) -> None:
         self._senders = {s.source.name: s for s in senders}
-        self._store, self._clock = store, clock
+        self._store, self._clock, self._plan = store, clock, plan
         self._seen: OrderedDict[str, float] = OrderedDict()
         self._watcher: Watcher | None = None
         self._directory: tuple[float, Directory] | None = None
@@ -184,7 +192,7 @@ class Intake:
                     )
                 serials[node.id] = self._serials.get(node.certificate, ())
             self._serials = {n.certificate: serials[n.id] for n in nodes if n.certificate}
-            self._directory = (now, Directory(nodes, serials))
+            self._directory = (now, Directory(nodes, serials, self._plan))
         return self._directory[1]
 
 
@@ -202,12 +210,15 @@ async def open_watch(
     store: SqlStore,
     clock: Clock,
     streams: EventStreams | None,
+    plan: AddressPlan | None = None,
 ) -> AsyncIterator[WatchParts]:
     """What the watch needs; with `url`, a listener there, at an address of this machine.
 
+    `plan` tells whose rails' addresses are that alerts name.
+
     Raises `InputError` if it cannot listen.
     """
-    intake = Intake(senders, store, clock)
+    intake = Intake(senders, store, clock, plan)
 
     def parts(listener: str) -> WatchParts:
         return WatchParts(

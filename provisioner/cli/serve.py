@@ -124,13 +124,13 @@ def serve(
         clock, site = WallClock(), None if simulator is None else SimulatedRunner(simulator)
         async with (
             open_telemetry(chosen, clock) as measured,
-            _wires(data, chosen, ca_file, measured.telemetry) as (transport, switches, streams),
+            _wires(data, chosen, ca_file, measured.telemetry) as (transport, switches, sse),
             open_data(data, clock.now()) as opened,
             serve_artifacts(artifacts, artifact_host, artifact_port) as files,
             _agents(site, door, data, opened, clock, chosen, files) as served,
             _hosts(site, playbooks, data, remote, opened, clock, chosen) as hosts,
             open_fabrics(access) as fabrics,
-            open_watch(events_url, senders, data, opened.store, clock, streams) as watch,
+            open_watch(events_url, senders, data, opened.store, clock, sse, access.plan) as watch,
             open_posts(clock, chosen.site, chosen.webhook_parallel) as posts,
             open_tickets(chosen, clock, os.environ, ca_file) as tickets,
         ):

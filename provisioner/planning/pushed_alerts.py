@@ -15,7 +15,7 @@ from provisioner.checks.xid_explain import explain_xid
 from provisioner.model.alert import Classification, Signal
 from provisioner.model.base import Record
 from provisioner.model.health import Severity
-from provisioner.model.node import Node
+from provisioner.planning.pushed_nodes import WHO, Directory
 from provisioner.planning.watch_rules import Counters
 
 ITEMS_MAX = 512  # of one request; Alertmanager's groups have tens
@@ -25,10 +25,10 @@ FUTURE_S = 60.0  # clocks differ
 C = Classification
 ORDINARY = (C.HARDWARE, C.SENSOR_WARNING, C.SENSOR_CRITICAL, C.SENSOR_FAILURE, C.LINK)
 _NAME = re.compile(r"[A-Za-z0-9][\w.:/ -]{0,127}")
-_ADDRESS = re.compile(r"^\[?([0-9a-fA-F:.]+?)\]?(?::\d{1,5})?$")
 # labels that name a node, as Alertmanager's usual sources write them (dcgm-exporter: "Hostname")
 _NODE_LABELS = ("node", "hostname", "Hostname", "host", "nodename", "instance")
 _TARGET_LABELS = ("target", "gpu", "device", "port", "interface", "rail", "sensor")
+_PORT_LABELS = ("interface", "port", "device", "ifname")  # node_exporter on a switch: "device"
 _SEVERITY = {"critical": (C.HARDWARE,), "error": (C.HARDWARE,), "warning": (C.SENSOR_WARNING,)}
 
 
@@ -59,34 +59,6 @@ class Told(Record):
     unreadable: int = 0
 
 
-class Directory:
-    """Finds a node by name, serial, address, or leaf port. What two nodes claim names neither."""
-
-    def __init__(self, nodes: Iterable[Node], serials: Mapping[str, Iterable[str]]) -> None:
-        self._known: dict[tuple[str, str], str] = {}
-        for node in nodes:
-            self._add("name", node.id.lower(), node.id)
-            if node.address:
-                self._add("address", _address(node.address), node.id)
-            for port in node.ports:
-                self._add("port", f"{port.switch}/{port.interface}", node.id)
-            for bmc in node.bmcs:
-                if bmc.serial:
-                    self._add("serial", bmc.serial, node.id)
-            for serial in serials.get(node.id, ()):
-                self._add("serial", serial, node.id)
-
-    def find(self, said: Mapping[str, Any]) -> str:
-        """The node that all of what is said names; "" if none, or more than one."""
-        found = {self._known.get(key, "") for key in _keys(said)} - {None}
-        named = found - {""}
-        return named.pop() if len(named) == 1 else ""
-
-    def _add(self, kind: str, value: str, node: str) -> None:
-        known = self._known.get((kind, value))
-        self._known[kind, value] = node if known in (None, node) else ""
-
-
 def told(source: Source, body: Any, directory: Directory, now: float) -> Told:
     """Read one request. Never raises; what cannot be read is counted."""
     if not isinstance(body, dict):
@@ -109,7 +81,7 @@ def told(source: Source, body: Any, directory: Directory, now: float) -> Told:
             Signal(
                 node=node,
                 id=said["id"],
-                target=said["target"],
+                target=_target(said, directory),
                 classifications=tuple(
                     c for c in said["classifications"] if c in source.classifications
                 ),
@@ -132,6 +104,14 @@ def told(source: Source, body: Any, directory: Directory, now: float) -> Told:
     )
 
 
+def _target(said: Mapping[str, Any], directory: Directory) -> str:
+    """What a source calls it, unless it called a port of a switch by the switch's own name."""
+    told_target: str = said["target"]
+    if told_target not in ("", said["who"].get("interface")):
+        return told_target
+    return directory.target(said["who"]) or told_target
+
+
 def _items(value: Any) -> Iterator[dict[str, Any] | None]:
     for item in (value if isinstance(value, list) else [])[:ITEMS_MAX]:
         yield item if isinstance(item, dict) else None
@@ -149,7 +129,7 @@ def _alertmanager(item: dict[str, Any]) -> dict[str, Any] | None:
         return None
     who = {"node": next((labels[n] for n in _NODE_LABELS if labels.get(n)), "")}
     who |= {n: labels[n] for n in ("serial", "ip", "switch") if labels.get(n)}
-    who |= {"interface": labels["interface"]} if "switch" in who and "interface" in labels else {}
+    who |= {"interface": next((labels[n] for n in _PORT_LABELS if labels.get(n)), "")}
     said = notes if isinstance(notes, dict) else {}
     words = next((said[n] for n in ("summary", "description") if isinstance(said.get(n), str)), "")
     target = next((labels[n] for n in _TARGET_LABELS if labels.get(n)), "")
@@ -168,8 +148,7 @@ def _plain(item: dict[str, Any]) -> dict[str, Any] | None:
     readable = isinstance(active, bool) and isinstance(words, str) and isinstance(listed, list)
     if not name or not readable or not isinstance(target, str):
         return None
-    who = {k: item[k] for k in ("node", "hostname", "serial", "ip", "switch", "interface")
-           if isinstance(item.get(k), str)}  # fmt: skip
+    who = {k: item[k] for k in WHO if isinstance(item.get(k), str)}
     classes = _classes(listed[:16])
     return _said(who, name, _name(target), classes, words, active=active)
 
@@ -212,35 +191,8 @@ def _port(item: dict[str, Any], directory: Directory, now: float) -> PortSaid | 
     return PortSaid(node=node, port=port, at=min(float(at), now), counters=counters, link=link)
 
 
-def _keys(said: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    for label in ("node", "hostname"):
-        word = said.get(label)
-        if isinstance(word, str) and word:
-            address = _address(word)
-            yield ("address", address) if address else ("name", word.partition(".")[0].lower())
-            if not address:
-                yield ("name", word.lower())
-                yield ("name", word.partition(":")[0].partition(".")[0].lower())
-    for label, kind in (("serial", "serial"), ("ip", "address")):
-        word = said.get(label)
-        if isinstance(word, str) and word:
-            yield (kind, _address(word) if kind == "address" else word)
-    switch, interface = said.get("switch"), said.get("interface")
-    if isinstance(switch, str) and isinstance(interface, str) and switch and interface:
-        yield ("port", f"{switch}/{interface}")
-
-
-def _address(word: str) -> str:
-    """The IP address in "10.0.0.1:9400", "[fd00::1]:9400" or plain; "" if it is none."""
-    match = _ADDRESS.match(word) if word.count(":") < 2 or word.startswith("[") else None
-    bare = match[1] if match else word
-    is_v4 = bool(re.fullmatch(r"\d{1,3}(\.\d{1,3}){3}", bare))
-    return bare.lower() if is_v4 or bare.count(":") >= 2 else ""
-
-
 def _who(said: Mapping[str, Any]) -> str:
-    words = (f"{k}={v}" for k, v in said.items() if k in ("node", "hostname", "serial", "ip",
-             "switch", "interface") and isinstance(v, str) and v)  # fmt: skip
+    words = (f"{k}={v}" for k, v in said.items() if k in WHO and isinstance(v, str) and v)
     return "".join(c for c in ", ".join(words)[:128] if c.isprintable()) or "names no node"
 
 

@@ -9,7 +9,10 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+import io
 import json
+import tarfile
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -17,16 +20,19 @@ from pathlib import Path
 from typing import Any
 
 from provisioner.api import table
+from provisioner.execution import bundles
+from provisioner.model.bundle import MANIFEST
 from provisioner.model.health import Evidence
 from provisioner.model.node import Node, NodeKind
-from provisioner.planning.pushed_alerts import Directory, Source, told
+from provisioner.planning.pushed_alerts import Source, told
+from provisioner.planning.pushed_nodes import Directory
 from provisioner.playbooks.events import Events
 from provisioner.ports import Reply
 from provisioner.redfish.sse import SseReader
 
 PACKAGE = Path(__file__).resolve().parents[2] / "provisioner"
 # nothing from outside comes here, or a person's own files come through what is listed below
-INSIDE = ("sim", "twin", "cli", "store", "demo", "demo_site", "simulated_agents",
+INSIDE = ("sim", "twin", "cli", "store", "demo", "demo_site", "demo_stay", "simulated_agents",
           "simulated_runner")  # fmt: skip
 OUTSIDE = frozenset({"Any", "Json", "Reply", "bytes", "Evidence", "Tree", "object"})
 TEXTS = frozenset(
@@ -149,8 +155,10 @@ def _given(annotation: str, data: bytes, how: int, module: str) -> Any:
         case "Evidence":
             return Evidence(source="fuzz", exit_code=0, text=text)
         case "Mapping[str, Evidence]":
-            names = ("gpus", "packages", "nics", "nic_config", "boot_id")
+            names = ("gpus", "packages", "nics", "nic_config", "boot_id", "lldp", "netdevs")
             return {n: Evidence(source=n, exit_code=0, text=text) for n in names}
+        case "Mapping[str, bytes]":
+            return {n: text.encode() for n in words_of(module) if "." in n}
         case "Json" | "Mapping[str, Any]" | "dict[str, object]" | "Tree":
             said = _document(data, how, module)
             return said if isinstance(said, dict) else {"@odata.id": said}
@@ -197,6 +205,20 @@ def webhook(data: bytes, how: int) -> object:
     seen = told(source, said, Directory(NODES, {"su0-n01": ["S1"]}), 1_790_000_000.0)
     assert {s.node for s in seen.signals} <= {"su0-n01"}
     return seen
+
+
+def archive(data: bytes, how: int) -> object:
+    """`how` odd: the bytes are the list within a whole archive, for it begins with that."""
+    with tempfile.NamedTemporaryFile() as file:
+        if how % 2:
+            with tarfile.open(fileobj=file, mode="w") as tar:
+                info = tarfile.TarInfo(MANIFEST)
+                info.size = len(data)
+                tar.addfile(info, io.BytesIO(data))
+        else:
+            file.write(data)
+        file.flush()
+        return bundles.verify(Path(file.name), {})
 
 
 def stream_of(data: bytes, how: int) -> object:

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from provisioner.model.alert import Classification
 from provisioner.model.location import Port
 from provisioner.model.node import BmcRef, Node, NodeKind
-from provisioner.planning.pushed_alerts import ITEMS_MAX, ORDINARY, Directory, Source, told
+from provisioner.planning.address_plan import AddressPlan
+from provisioner.planning.pushed_alerts import ITEMS_MAX, ORDINARY, Source, told
+from provisioner.planning.pushed_nodes import Directory
 
 NOW = 1_790_000_000.0
 C = Classification
@@ -58,6 +60,63 @@ DIRECTORY = Directory(
 )
 def test_a_node_is_found_by_what_names_it_without_doubt(said, found):
     assert DIRECTORY.find(said) == found
+
+
+# the shipped plan gives 172.32.0.2 to rail 1 of the second node; its rail 3 is cabled otherwise
+CABLED = Port(switch="leaf-3", interface="swp9", rail=3, nic_slot="NIC_3", address="10.9.0.1/31")
+NORTH = Port(switch="border-0", interface="swp1", rail=-1, nic_slot="DPU_0", address="10.8.0.1/24")
+PLANNED = Directory(
+    [
+        Node(id="su0-n01", kind=NodeKind.HOST, address="10.0.0.1", ports=(CABLED, NORTH)),
+        Node(id="su0-n02", kind=NodeKind.HOST),
+        Node(id="leaf-3", kind=NodeKind.SWITCH, address="10.1.0.3"),
+    ],
+    {},
+    AddressPlan(),
+)
+
+
+@pytest.mark.parametrize(
+    ("said", "node", "target"),
+    [
+        ({"ip": "172.32.0.2"}, "su0-n01", "rail1"),  # the node's end
+        ({"node": "172.32.0.3:9400"}, "su0-n01", "rail1"),  # the leaf's
+        ({"ip": "172.0.0.4"}, "su0-n02", "rail0"),
+        ({"ip": "10.9.0.0"}, "su0-n01", "rail3"),  # as it was cabled
+        ({"ip": "172.96.0.2"}, "", ""),  # the plan's address of that rail is not in use
+        ({"ip": "172.0.0.6"}, "", ""),  # a node that is not there
+        ({"ip": "10.8.0.7"}, "", ""),  # a network of many
+        ({"ip": "172.32.0.2", "node": "su0-n02"}, "", "rail1"),
+        ({"ip": "172.32.0.2", "node": "su0-n01"}, "su0-n01", "rail1"),
+        ({"switch": "leaf-3", "interface": "swp9"}, "su0-n01", "rail3"),
+        ({"node": "leaf-3:9100", "interface": "swp9"}, "su0-n01", "rail3"),
+        ({"node": "leaf-3.site.example", "interface": "swp9"}, "su0-n01", "rail3"),
+        ({"node": "leaf-3", "interface": "swp64"}, "leaf-3", ""),  # an uplink
+        ({"node": "leaf-3"}, "leaf-3", ""),
+        ({"switch": "border-0", "interface": "swp1"}, "su0-n01", "border-0/swp1"),
+        ({"node": "su0-n01", "interface": "swp9"}, "su0-n01", ""),
+    ],
+)
+def test_a_rails_address_or_a_leafs_port_names_the_node_and_the_rail(said, node, target):
+    assert (PLANNED.find(said), PLANNED.target(said)) == (node, target)
+
+
+@pytest.mark.parametrize(
+    ("labels", "wanted"),
+    [
+        ({"instance": "leaf-3:9100", "device": "swp9"}, ("su0-n01", "rail3")),
+        ({"instance": "leaf-3:9100", "device": "swp64"}, ("leaf-3", "swp64")),
+        ({"switch": "leaf-3", "port": "swp9"}, ("su0-n01", "rail3")),
+        ({"ip": "172.32.0.2"}, ("su0-n01", "rail1")),
+        ({"instance": "172.32.0.2:9400", "gpu": "4"}, ("su0-n01", "4")),
+        ({"instance": "su0-n01", "device": "mlx5_3"}, ("su0-n01", "mlx5_3")),
+    ],
+)
+def test_an_alert_is_put_at_the_rail_that_its_labels_name(labels, wanted):
+    body = alertmanager("firing", alertname="X", **labels)
+    (signal,) = told(ALERTMANAGER, body, PLANNED, NOW).signals
+
+    assert (signal.node, signal.target) == wanted
 
 
 def alertmanager(status: str = "firing", /, **labels: str) -> dict[str, Any]:

@@ -43,6 +43,7 @@ SHORTEST = {
 # the beginning of a kernel log is a kernel log: one message is as honest as a thousand
 ANY_LENGTH = frozenset({"kernel_log"})
 HEAD = 3  # bytes: what is attempted, how, where
+assert len(checks.ALL) + len(PARSERS) <= 256, "one byte chooses among them: give it two"
 
 
 class PassFromGarbage(AssertionError):

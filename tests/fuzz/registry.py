@@ -20,6 +20,7 @@ from provisioner.model.erasure import Disk, Method
 from provisioner.model.fabric_session import RailRun
 from provisioner.model.input_error import InputError
 from provisioner.planning.attestation import NotAnAttestation
+from provisioner.planning.evidence_bundle import NotABundle
 from provisioner.ports import PortError, TooLarge
 from provisioner.switches import cumulus_state
 
@@ -45,6 +46,7 @@ _LISTED: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], 
     ("checks.json_in_text", _CHECKS, "document_with", {"what": "x"}),
     ("checks.kernel_lines", _CHECKS, "kernel_lines begins_at_boot is_greeting level_of", {}),
     ("checks.link_listing", _CHECKS, "looks_like_links", {}),
+    ("checks.lldp", (), "ends_of", {}),
     ("checks.mlxlink_reading", _CHECKS, "read", {}),
     ("checks.mlxlink_text", _CHECKS, "ports_of", {}),
     ("checks.nccl_output", _CHECKS, "read", {}),
@@ -61,6 +63,7 @@ _LISTED: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], 
     ("checks.sysfs", _CHECKS, "files_of", {}),
     ("checks.xid_events", _CHECKS, "events_of", {}),
     ("checks.xid_lines", _CHECKS, "log_line", {}),
+    ("control.leaf_counts", (), "changes_of", {}),
     ("execution.cable_ends", (), "read", {}),
     ("execution.fabric_outputs", (), "sections", {}),
     ("execution.fabric_outputs", (), "rdma_rail", {"test": RDMA, "context": CONTEXT}),
@@ -86,6 +89,14 @@ _LISTED: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], 
     ),
     ("planning.disk_answers", (), "printable", {"size_max": 40}),
     ("planning.error_history", (), "history", {"slots": NAMES}),
+    ("planning.evidence_bundle", (NotABundle,), "unpack envelope_of", {}),
+    ("planning.evidence_bundle", (), "objections", {"members": {}}),
+    (
+        "planning.evidence_bundle",
+        (),
+        "evidence_file",
+        {"name": "dump crash", "digest": "d", "secrets": ("a secret",)},
+    ),
     ("planning.explain_words", (), "word", {}),
     ("planning.expected_text", (InputError,), "parse", _FILE),
     ("planning.inband_facts", (), "read", {"cards": (), "profiles": {}}),
@@ -95,6 +106,7 @@ _LISTED: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], 
     ("planning.part_names", (), "slot_in", {"names": NAMES}),
     ("planning.partitions", (), "read_guid read_partitions", {}),
     ("planning.rejudging", (), "raw_outputs", {}),
+    ("planning.scrubbing", (), "scrub", {}),
     ("planning.select_expression", (InputError,), "parse", {**_FILE, "fields": ("node", "rack")}),
     ("planning.select_expression", (InputError,), "select", {**_FILE, "nodes": feeding.NODES}),
     ("planning.tenant_sessions", (), "read_targets read_states", {}),
@@ -160,6 +172,7 @@ _LISTED: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], 
         ),
         {},
     ),
+    ("telemetry.logs", (), "scrubbed", {}),
     ("switches.sonic_state", (), "read_lldp read_port_id", {"port": "Ethernet0"}),
 )
 _OURS = "it takes what we made ourselves"
@@ -182,6 +195,10 @@ NOT_ATTEMPTED: Mapping[str, str] = {
     "checks.smi_query:gpus": _JUDGES,
     "checks.smi_table:table": _JUDGES,
     "event_intake:signature": _OURS,
+    "execution.bundles:unpack": "it believes what `verify` reads, which is attempted",
+    "planning.evidence_bundle:digest": _OURS,
+    "planning.evidence_bundle:pack": _OURS,
+    "planning.evidence_bundle:text_file": "attempted through evidence_file",
     "planning.attestation:pae": _OURS,
     "planning.attestation:seal": _OURS,
     "planning.case_policy:notice": _OURS,
@@ -194,6 +211,7 @@ NOT_ATTEMPTED: Mapping[str, str] = {
     "planning.repair_report:report": _OURS,
     "planning.switch_drain:lost": _READ,
     "planning.vrf_difference:difference": _READ,
+    "planning.webhooks:secret_of": _OURS,
     "planning.webhooks:signature": _OURS,
     "redfish.indicator:shows": _READ,
     "tickets.webhook:signature": _OURS,
@@ -206,6 +224,7 @@ NOT_ATTEMPTED: Mapping[str, str] = {
 # modules that decode without a reader of their own: what they decode comes from us, or goes there
 DECODE_FOR: Mapping[str, str] = {
     "api.app": "api.app:_checked",
+    "api_client": "redfish.sse:SseReader",
     "api.certificates": "planning.attestation:opened",
     "api.tenants": "api.app:_checked",
     "event_intake": "planning.pushed_alerts:told",
@@ -235,6 +254,7 @@ def _listed() -> tuple[Parser, ...]:
 PARSERS: tuple[Parser, ...] = (
     *_listed(),
     Parser("api.app:_checked", feeding.api_bodies, (ValidationError,)),
+    Parser("execution.bundles:verify", feeding.archive, (InputError,)),
     Parser("planning.pushed_alerts:told", feeding.webhook, ()),
     Parser("playbooks.events:Events", feeding.playbook, ()),
     Parser("redfish.sse:SseReader", feeding.stream_of, (TooLarge,)),

@@ -120,12 +120,15 @@ async def _task(
     now, settings = site.clock.now(), site.settings
     until = max(entry.intended_at + limit_s, now + settings.bmc_return_limit_s)
     ref: TaskRef | None = None
-    last = "no progress was seen"
+    last, seen = "no progress was seen", False
     while site.clock.now() < until:
         await site.clock.sleep(site.settings.poll_s)
         try:
             ref = ref or await _watched(client, entry)
             view = await client.task(ref)
+            if view.vanished and not seen and site.clock.now() - now < _LATE_S:
+                continue
+            seen = True
             if view.vanished:
                 # the table of tasks dies with the BMC: only versions can tell now
                 written = await _runs(client, node, step)
@@ -146,6 +149,7 @@ async def _task(
     )
 
 
+_LATE_S = 60.0  # a new task may not be found at first: iDRAC, some seconds (facts: redfish E10)
 _VANISHED = "its task vanished, and nothing shows that it was written"
 
 

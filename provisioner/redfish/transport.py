@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
 
@@ -24,8 +23,9 @@ from provisioner.ports import (
     Unreachable,
 )
 from provisioner.ports.telemetry import SILENCE, Telemetry
-from provisioner.redfish.exchange import READS_MAX, SAFE, HttpExchange
+from provisioner.redfish.exchange import SAFE, HttpExchange
 from provisioner.redfish.governor import LoginGovernor
+from provisioner.redfish.line import Line
 from provisioner.redfish.pinning import presented_fingerprint
 from provisioner.redfish.session import SESSIONS, Exchange, Login, close_login, open_login
 
@@ -33,22 +33,6 @@ LOG = logging.getLogger(__name__)
 REQUESTS_MAX = 256  # in the whole process: sockets and JSON, not the network, are the limit
 FRESH_S = 20.0  # sessions live 30 s or more (facts S12); an older one is tried before a write
 CLOSE_LIMIT_S = 15.0  # for logging out of everything at the end
-
-
-@dataclass
-class _Line:
-    """What is kept per BMC. The locks outlive a logout, so that there never are two writers."""
-
-    reads: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(READS_MAX))
-    write: asyncio.Lock = field(default_factory=asyncio.Lock)
-    basic: asyncio.Lock = field(default_factory=asyncio.Lock)
-    login: Login | None = None
-    login_address: BmcAddress | None = None
-    used_s: float = 0.0  # when the login last worked, on the event loop's clock
-    opening: asyncio.Task[Login] | None = None
-    opening_for: BmcAddress | None = None
-    coding: str = "identity"
-    told: bool = False  # a warning about missing security was logged
 
 
 class RedfishTransport:
@@ -67,7 +51,7 @@ class RedfishTransport:
         self._http = HttpExchange(Trust(ca_file), telemetry)
         self._governor = governor or LoginGovernor()
         self._slots = asyncio.Semaphore(requests_max)
-        self._lines: dict[str, _Line] = {}
+        self._lines: dict[str, Line] = {}
         self._logouts: set[asyncio.Task[None]] = set()
 
     async def request(self, bmc: BmcAddress, call: Call) -> Reply:
@@ -97,7 +81,7 @@ class RedfishTransport:
         """Log out. What the governor knows stays: forgetting must not unlock anything."""
         await self._forget_line(self._line(bmc))
 
-    async def _forget_line(self, line: _Line) -> None:
+    async def _forget_line(self, line: Line) -> None:
         if line.opening is not None:
             await asyncio.wait({line.opening})
         async with self._slots:
@@ -119,7 +103,7 @@ class RedfishTransport:
 
     # one request
 
-    async def _read(self, line: _Line, bmc: BmcAddress, call: Call) -> Reply:
+    async def _read(self, line: Line, bmc: BmcAddress, call: Call) -> Reply:
         """A GET; after 401 once more with a new session.
 
         If the new one gets 401 too, the BMC refuses the resource and the old session may still
@@ -139,7 +123,7 @@ class RedfishTransport:
             await close_login(self._exchange(line), bmc, renewed, login.path)
         return self._answered(line, bmc, reply, renewed)
 
-    async def _write(self, line: _Line, bmc: BmcAddress, call: Call) -> Reply:
+    async def _write(self, line: Line, bmc: BmcAddress, call: Call) -> Reply:
         """Anything else: sent once, with a session that was good a moment ago.
 
         After 401 nothing was done. To a session just made it is the BMC's answer; any other session
@@ -163,7 +147,7 @@ class RedfishTransport:
                 raise Unreachable(f"{bmc.url}: the session had ended", maybe_executed=False)
         return self._answered(line, bmc, reply, login)
 
-    def _answered(self, line: _Line, bmc: BmcAddress, reply: Reply, login: Login | None) -> Reply:
+    def _answered(self, line: Line, bmc: BmcAddress, reply: Reply, login: Login | None) -> Reply:
         if login is not None and reply.status != 401:
             line.used_s = _now()
         if reply.status == 401 and login is None and bmc.secret is not None:
@@ -172,7 +156,7 @@ class RedfishTransport:
 
     async def _send(
         self,
-        line: _Line,
+        line: Line,
         bmc: BmcAddress,
         call: Call,
         login: Login | None,
@@ -189,7 +173,7 @@ class RedfishTransport:
         return await self._exchanged(line, bmc, call, login, keep_alive=keep_alive)
 
     async def _exchanged(
-        self, line: _Line, bmc: BmcAddress, call: Call, login: Login | None, *, keep_alive: bool
+        self, line: Line, bmc: BmcAddress, call: Call, login: Login | None, *, keep_alive: bool
     ) -> Reply:
         safe = call.method in SAFE
         kept = safe or keep_alive
@@ -199,20 +183,26 @@ class RedfishTransport:
             reply = await self._http.send(bmc, call, login, line.coding, keep_alive=kept)
         return reply
 
-    def _exchange(self, line: _Line) -> Exchange:
+    def _exchange(self, line: Line) -> Exchange:
         """How logins talk: outside the turns, which whoever needs the login already has.
 
-        A session is made over the connection that just brought the root, so it is not a dead one.
+        A session is made over the connection that just brought the root, so it is not a dead one;
+        but not where that once broke: the next login has a connection for each request.
         """
 
         async def exchange(bmc: BmcAddress, call: Call, login: Login | None) -> Reply:
-            return await self._send(line, bmc, call, login, keep_alive=call.method == "POST")
+            kept = call.method == "POST" and not line.resets_kept
+            try:
+                return await self._send(line, bmc, call, login, keep_alive=kept)
+            except Unreachable:
+                line.resets_kept |= kept
+                raise
 
         return exchange
 
     # logins
 
-    async def _login(self, line: _Line, bmc: BmcAddress) -> Login | None:
+    async def _login(self, line: Line, bmc: BmcAddress) -> Login | None:
         """The login for `bmc`, opened if need be, by one task for all who wait.
 
         The task goes on if its waiters are cancelled: it would leave a session behind otherwise.
@@ -234,7 +224,7 @@ class RedfishTransport:
                     raise
         return line.login
 
-    async def _open(self, line: _Line, bmc: BmcAddress) -> Login:
+    async def _open(self, line: Line, bmc: BmcAddress) -> Login:
         """One governed login. Every failure of it means that the caller's request never left."""
         assert bmc.secret is not None, "only those with a password log in"
         credential = (bmc.username, bmc.secret)
@@ -258,14 +248,14 @@ class RedfishTransport:
         line.used_s = _now()
         return login
 
-    def _refused(self, line: _Line, bmc: BmcAddress, login: Login) -> NoReturn:
+    def _refused(self, line: Line, bmc: BmcAddress, login: Login) -> NoReturn:
         """A password that was good is refused: counted once, however many requests carried it."""
         if line.login is login:
             line.login = line.login_address = None
             self._governor.failed(bmc.url, (login.username, login.secret))
         raise LoginRefused(f"{bmc.url}: credentials refused")
 
-    async def _drop(self, line: _Line) -> None:
+    async def _drop(self, line: Line) -> None:
         """Log out, if logged in; to its end even if the caller is cancelled."""
         login, address = line.login, line.login_address
         line.login = line.login_address = None
@@ -278,10 +268,10 @@ class RedfishTransport:
 
     # what is kept
 
-    def _line(self, bmc: BmcAddress) -> _Line:
-        return self._lines.setdefault(bmc.url, _Line())
+    def _line(self, bmc: BmcAddress) -> Line:
+        return self._lines.setdefault(bmc.url, Line())
 
-    def _tell(self, line: _Line, bmc: BmcAddress) -> None:
+    def _tell(self, line: Line, bmc: BmcAddress) -> None:
         """Say once per BMC what a person chose to do without."""
         if not line.told and bmc.url.startswith("http://") and bmc.secret is not None:
             LOG.warning("%s: plain http, so no credentials are sent", bmc.url)
@@ -290,7 +280,7 @@ class RedfishTransport:
         line.told = True
 
 
-def _finished(line: _Line, task: asyncio.Task[Login]) -> None:
+def _finished(line: Line, task: asyncio.Task[Login]) -> None:
     line.opening = line.opening_for = None
     if not task.cancelled():
         task.exception()  # retrieved: whoever waited has it, and perhaps nobody waits any more

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from provisioner.sim.parts import Device
 
 if TYPE_CHECKING:  # they hold machines, which hold this
-    from provisioner.sim.fault_presets import Preset
+    from provisioner.sim.fault_preset import Preset
     from provisioner.sim.host import HostView, Output
     from provisioner.sim.machine import Machine
     from provisioner.sim.site import Site

@@ -6,83 +6,24 @@ S: sessions, T: transport, E: HTTP semantics, U: updates and tasks, V: values, P
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
-from provisioner.sim import agent_faults, curable_faults, load_faults
-from provisioner.sim.faults import HUGE_BYTES, BadRule, Rule
+from provisioner.sim import agent_faults, curable_faults, fault_presets_bmc, load_faults
+from provisioner.sim.fault_preset import Preset
+from provisioner.sim.fault_preset import answer as _answer
+from provisioner.sim.fault_preset import error_body as _error
+from provisioner.sim.fault_preset import machine as _machine
+from provisioner.sim.fault_preset import part as _part
+from provisioner.sim.fault_preset import switch as _switch
+from provisioner.sim.fault_preset import trouble as _trouble
+from provisioner.sim.fault_preset import wire as _wire
+from provisioner.sim.faults import HUGE_BYTES, BadRule
 from provisioner.sim.site import Site
 
 TASKS = "/redfish/v1/TaskService/Tasks/*"
 SESSIONS = "/redfish/v1/SessionService/Sessions"
 INVENTORY = "/redfish/v1/UpdateService/FirmwareInventory*"
 HTML = "<!DOCTYPE html><html><body><h1>{}</h1></body></html>"
-
-
-@dataclass(frozen=True)
-class Preset:
-    """A fault by name. `target` says what it is put on: a BMC endpoint, a node or a switch."""
-
-    name: str
-    catalogue: str
-    meaning: str
-    target: str  # "bmc" | "node" | "switch"
-    rules: tuple[Rule, ...] = ()
-    act: Callable[[Site, str, str], None] | None = None  # site, node or switch, BMC or part
-
-
-def _error(message_id: str, text: str, **more: Any) -> dict[str, Any]:
-    info = {"MessageId": message_id, "Message": text, "MessageArgs": [], **more}
-    return {"error": {"code": message_id, "message": text, "@Message.ExtendedInfo": [info]}}
-
-
-def _wire(
-    name: str, catalogue: str, meaning: str, action: str, value: Any = None, **more: Any
-) -> Preset:
-    return Preset(name, catalogue, meaning, "bmc", (Rule(name, action, value=value, **more),))
-
-
-def _answer(name: str, catalogue: str, meaning: str, status: int, body: Any, **more: Any) -> Preset:
-    headers = more.pop("headers", {})
-    kind = {"type": "text/html"} if isinstance(body, str) else {}
-    given = {"status": status, "body": body, "headers": headers, **kind}
-    return _wire(name, catalogue, meaning, "replace", given, **more)
-
-
-def _trouble(name: str, catalogue: str, meaning: str, trouble: str) -> Preset:
-    def act(site: Site, node: str, part: str) -> None:
-        site.machines[node].bmcs[part or "host"].troubles.add(trouble)
-
-    return Preset(name, catalogue, meaning, "bmc", act=act)
-
-
-def _machine(name: str, catalogue: str, meaning: str, flag: str = "") -> Preset:
-    def act(site: Site, node: str, _part: str) -> None:
-        site.machines[node].faults.add(flag or name)
-
-    return Preset(name, catalogue, meaning, "node", act=act)
-
-
-def _part(name: str, catalogue: str, meaning: str, slot: str, **changes: Any) -> Preset:
-    """Change a part: fields of the device, or else its traits."""
-
-    def act(site: Site, node: str, part: str) -> None:
-        device = site.machines[node].devices[part or slot]
-        for key, value in changes.items():
-            if hasattr(device, key):
-                setattr(device, key, value)
-            else:
-                device.traits[key] = value
-
-    return Preset(name, catalogue, meaning, "node", act=act)
-
-
-def _switch(name: str, catalogue: str, meaning: str) -> Preset:
-    def act(site: Site, switch: str, _part: str) -> None:
-        site.switches[switch].faults.add(name)
-
-    return Preset(name, catalogue, meaning, "switch", act=act)
 
 
 def _bfb_never_completes(site: Site, node: str, part: str) -> None:
@@ -129,11 +70,11 @@ ON_WIRE = (
             _error("Base.1.12.NoValidSession", "There is no valid session."),
             path="/redfish/v1/[A-RT-Z]*", method="GET", count=3),
     _answer("root_needs_login", "S6", "the service root wants a login", 401, None,
-            path="/redfish/v1"),
+            path="/redfish/v1", when={"x-auth-token": "", "authorization": ""}),
     _wire("session_without_location", "S7", "a session is created, its address is not told",
           "headers", {"Location": None}, path=SESSIONS, method="POST"),
     _wire("session_elsewhere", "S7", "a session's address names another host", "headers",
-          {"Location": "https://192.0.2.1" + SESSIONS + "/1"}, path=SESSIONS, method="POST"),
+          {"Location": "https://192.0.2.1{}"}, path=SESSIONS, method="POST"),
     _answer("locked_out", "S9", "the account is locked after failed logins", 401,
             _error("Base.1.12.ResourceAtUriUnauthorized", "Account temporarily locked out."),
             path=SESSIONS, method="POST"),
@@ -152,7 +93,7 @@ ON_WIRE = (
     _wire("slow_inventory", "T7", "twenty seconds for the firmware inventory", "latency", 20.0,
           path=INVENTORY),
     _wire("hangs", "T8", "one resource never answers", "latency", 3600.0,
-          path="/redfish/v1/Systems/*/Oem/*"),
+          path="/redfish/v1/Chassis/*/NetworkAdapters*"),
     _wire("truncated_json", "T12", "a complete answer with half of its JSON", "truncate", 200,
           path=INVENTORY, method="GET"),
     _wire("broken_off", "T12", "the connection ends within the body", "break", 100,
@@ -173,7 +114,7 @@ ON_WIRE = (
             headers={"Retry-After": "5"}),
     _answer("busy_as_400", "E8", "busy is told as a bad request", 400,
             _error("iLO.2.14.UnableToModifyDuringSystemPOST", "Not during POST."), method="P*",
-            count=2),
+            count=2, when={"x-auth-token": "?*"}),
     _answer("task_late", "E10", "a new task is not found at first", 404,
             _error("Base.1.12.ResourceMissingAtURI", "Not found."), path=TASKS, count=2),
     _answer("info_is_object", "E13", "ExtendedInfo is an object, not a list", 400,
@@ -212,14 +153,13 @@ IN_ANSWERS = (
           path=INVENTORY.rstrip("*"), method="GET"),
     _wire("no_vendor", "V3", "the root names no vendor and no product", "merge",
           {"Vendor": None, "Product": None}, path="/redfish/v1", method="GET"),
-    _wire("bad_dates", "V5", "a clock that was never set", "merge",
-          {"DateTime": "0000-00-00T00:00:00+00:00", "LastResetTime": "00:00:00Z"},
-          path="/redfish/v1/Managers/*", method="GET", status=200),
+    _wire("bad_dates", "V5", "a clock that was never set", "substitute",
+          ['"DateTime":"', '"LastResetTime":"00:00:00Z","DateTime":"0000-00-00T00:00:00Z '],
+          path="/redfish/v1/Managers*", method="GET", status=200),
     _wire("empty_uuid", "V6", "UUID and serial are empty", "merge",
           {"UUID": "", "SerialNumber": ""}, path="/redfish/v1/Systems/*", method="GET", status=200),
-    _wire("odd_version", "V7", "a version with blanks around it", "merge",
-          {"Version": "  version not available "}, path=INVENTORY + "/*", method="GET", status=200,
-          every=7),
+    _wire("odd_version", "V7", "a version with blanks around it", "substitute",
+          ['"Version":"', '"Version":"  '], path=INVENTORY, method="GET", status=200),
     _trouble("reset_ignored", "P1", "a reset is accepted and nothing happens", "ignores_reset"),
     _trouble("media_sticks", "P2", "ejected media stay inserted", "media_sticks"),
 )  # fmt: skip
@@ -274,7 +214,7 @@ IN_SWITCHES = (
 )
 _ROWS = (*agent_faults.ALL, *load_faults.ALL)
 IN_AGENTS = (*(_machine(*row) for row in _ROWS), *curable_faults.presets(Preset))
-PRESETS = (*ON_WIRE, *IN_ANSWERS, *IN_PARTS, *IN_AGENTS, *IN_SWITCHES)
+PRESETS = (*ON_WIRE, *IN_ANSWERS, *fault_presets_bmc.ALL, *IN_PARTS, *IN_AGENTS, *IN_SWITCHES)
 ALL: dict[str, Preset] = {p.name: p for p in PRESETS}
 
 

@@ -1,8 +1,8 @@
 """Faults by rule, in front of every simulated service: what the wire and the answers do wrong.
 
-A rule selects requests by endpoint, path and method (globs) and does one thing to them, for all or
-for the first `count`. Rules count requests and roll no dice, so that a run replays exactly. Faults
-of parts and machines are in `fault_presets`.
+A rule selects requests by endpoint, path, method and headers (globs) and does one thing to them,
+for all or for the first `count`. Rules count requests and roll no dice, so that a run replays
+exactly. Faults of parts and machines are in `fault_presets`.
 """
 
 from __future__ import annotations
@@ -13,11 +13,14 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 
+from multidict import CIMultiDict
+
 from provisioner.sim.redfish_answers import GONE, JSON_TYPE, Answer
 
 Serve = Callable[[], Answer]
 
 HUGE_BYTES = 100 * 1024 * 1024
+NO_HEADERS: Mapping[str, str] = {}
 
 
 class BadRule(ValueError):
@@ -38,10 +41,13 @@ class Rule:
     skip: int = 0  # requests that pass before the first
     every: int = 1  # then only each such
     status: int = 0  # only answers with this status; 0: all
+    # headers, lowercase -> glob; "" fits one that is absent. A server adds two of its own: ":nth",
+    # the request's number on its connection, and ":open", this endpoint's connections ("007")
+    when: Mapping[str, str] = field(default_factory=dict)
     seen: int = 0
     done: int = 0
 
-    def fits(self, endpoint: str, method: str, path: str) -> bool:
+    def fits(self, endpoint: str, method: str, path: str, headers: Mapping[str, str]) -> bool:
         """Whether this request is changed; counts it."""
         if self.count is not None and self.done >= self.count:
             return False
@@ -49,6 +55,7 @@ class Rule:
             fnmatchcase(path, self.path)
             and fnmatchcase(method, self.method)
             and fnmatchcase(endpoint, self.endpoint)
+            and all(fnmatchcase(headers.get(k, ""), v) for k, v in self.when.items())
         ):
             return False
         self.seen += 1
@@ -75,12 +82,19 @@ class FaultRules:
         self.rules = [r for r in self.rules if r.name != name]
         return before - len(self.rules)
 
-    def around(self, endpoint: str, method: str, path: str, serve: Serve) -> Answer:
+    def around(
+        self,
+        endpoint: str,
+        method: str,
+        path: str,
+        serve: Serve,
+        headers: Mapping[str, str] = NO_HEADERS,
+    ) -> Answer:
         """The answer as it leaves the wire: `serve` is asked unless a rule answers in its place."""
         if not self.rules:
             return serve()
         path = path.rstrip("/") or "/"
-        fitting = [r for r in self.rules if r.fits(endpoint, method, path)]
+        fitting = [r for r in self.rules if r.fits(endpoint, method, path, headers)]
         answered = next((r for r in fitting if r.action in INSTEAD), None)
         answer = _instead(answered) if answered is not None else serve()
         if answered is not None:
@@ -107,6 +121,7 @@ def read_rules(listed: Iterable[Mapping[str, Any]]) -> list[Rule]:
         "skip": int,
         "every": int,
         "status": int,
+        "when": dict,
     }
     rules = []
     for entry in listed:
@@ -150,11 +165,15 @@ def _merge(answer: Answer, value: Any) -> Answer:
 
 
 def _headers(answer: Answer, value: Any) -> Answer:
-    """Set headers; null takes one away."""
+    """Set headers; null takes one away, a list sends it more than once; "{}" is what it was."""
     wanted = {str(k): v for k, v in value.items()}
     names = {k.lower() for k in wanted}
-    kept = {k: v for k, v in answer.headers.items() if k.lower() not in names}
-    return answer._replace(headers={**kept, **{k: v for k, v in wanted.items() if v is not None}})
+    kept = CIMultiDict((k, v) for k, v in answer.headers.items() if k.lower() not in names)
+    old = {k.lower(): v for k, v in answer.headers.items()}
+    for name, given in wanted.items():
+        for one in given if isinstance(given, list) else [] if given is None else [given]:
+            kept.add(name, str(one).replace("{}", old.get(name.lower(), "")))
+    return answer._replace(headers=kept)
 
 
 def _substitute(answer: Answer, value: Any) -> Answer:
@@ -188,6 +207,17 @@ def _repeat_members(answer: Answer, _value: Any) -> Answer:
     return answer._replace(body=json.dumps(body).encode())
 
 
+def _more_members(answer: Answer, value: Any) -> Answer:
+    """A collection lists more than it has: `value` are paths."""
+    try:
+        body = json.loads(answer.body)
+    except ValueError:
+        return answer
+    if isinstance(body, dict) and isinstance(body.get("Members"), list):
+        body["Members"] = body["Members"] + [{"@odata.id": str(path)} for path in value]
+    return answer._replace(body=json.dumps(body).encode())
+
+
 def _garbage(answer: Answer, _value: Any) -> Answer:
     """As many bytes as before, none of them meant."""
     noise = bytes((i * 167 + 13) % 256 for i in range(max(len(answer.body), 64)))
@@ -209,6 +239,7 @@ ACTIONS: dict[str, Callable[[Answer, Any], Answer]] = {
     "substitute": _substitute,  # value: [old, new]
     "stringify": _stringify,
     "repeat_members": _repeat_members,
+    "more_members": _more_members,  # value: paths
     "garbage": _garbage,
     "pad": lambda answer, v: answer._replace(body=answer.body + b" " * int(v or HUGE_BYTES)),
 }

@@ -67,4 +67,4 @@ class Front:
                 return service.handle(method, path, query, headers, body, peer)
             return self.site.nvue[name].handle(method, path, query, headers, body)
 
-        return self.site.faults.around(name, method, path, serve)
+        return self.site.faults.around(name, method, path, serve, headers)

@@ -112,6 +112,9 @@ class Machine:
                 continue
             if only is not None and item is not only:
                 continue
+            card = self.bluefields.get(item.bmc)
+            if covers >= COLD and card is not None and not card.host_power_cycles_it:
+                continue  # the host's power is not the card's (facts: redfish U19)
             if (bmc and item.bmc != bmc) or (manager and item.manager != manager):
                 continue
             self._run(item, now)

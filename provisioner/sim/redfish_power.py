@@ -107,7 +107,8 @@ class Power:
             if value not in allowed[name]:
                 return error(400, "PropertyValueNotInList", str(value), name, prop=f"Boot/{name}")
         self.machine.host.indicator = led
-        self.machine.host.override.update(boot)
+        if "override_ignored" not in self.machine.bmcs[self.bmc].troubles:
+            self.machine.host.override.update(boot)
         return None
 
 

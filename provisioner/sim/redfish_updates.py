@@ -101,7 +101,7 @@ class UpdateService:
     def _start(self, push: Push, request: Request) -> Answer:
         task = self.updates.begin(request.path, request.now)
         force = push.force or (self.shape.force_by_patch and self.force)
-        if push.apply_time == "OnStartUpdateRequest":
+        if "waits_for_start" in self.bmc.troubles or push.apply_time == "OnStartUpdateRequest":
             self.prepared = push
             self.updates.later(
                 self.machine.durations.transfer_s, lambda at: self._uploaded(task, at), request.now

@@ -81,6 +81,8 @@ class Server:
         self.clock, self.schedule, self.addresses = clock, schedule, addresses
         self.speed: float = getattr(clock, "speed", 1.0)
         self.endpoints: dict[str, Endpoint] = {}
+        self.wired: Callable[[], bool] = lambda: False  # whether rules are in force
+        self._asked_on: dict[tuple[str, str], int] = {}  # requests by connection, while wired
         self._tasks: set[asyncio.Task[None]] = set()
         self._session: ClientSession | None = None
         self._ticking: asyncio.Task[None] | None = None
@@ -90,7 +92,7 @@ class Server:
         """Listen for one device; its URL. Raises `OSError` if the address is taken."""
         host, port = self.addresses.next()
         tls = server_context(name, host)
-        asked = web.Server(partial(self._asked, handle), request_factory=_request)
+        asked = web.Server(partial(self._asked, name, handle), request_factory=_request)
         endpoint = Endpoint(name, host, port, handle, asked, tls, bmc=bmc)
         await self._listen(endpoint)
         self.endpoints[name] = endpoint
@@ -113,14 +115,17 @@ class Server:
 
     # --- requests
 
-    async def _asked(self, handle: Handle, request: web.BaseRequest) -> web.StreamResponse:
+    async def _asked(
+        self, name: str, handle: Handle, request: web.BaseRequest
+    ) -> web.StreamResponse:
         path, mark, text = request.raw_path.partition("?")
         query = dict(parse_qsl(text, keep_blank_values=True)) if mark else NO_QUERY
         try:
             body = await request.read() if request.can_read_body else b""
         except web.HTTPRequestEntityTooLarge:
             return web.Response(status=413)
-        told = handle(request.method, path, query, request.headers, body)
+        headers = self._with_connection(name, request) if self.wired() else request.headers
+        told = handle(request.method, path, query, headers, body)
         if told.delay_s > 0:
             await asyncio.sleep(told.delay_s / self.speed)
         if told.status == 0:
@@ -131,6 +136,14 @@ class Server:
             await _truncated(request, told)
             return _cut_off(request)
         return web.Response(status=told.status, headers=told.headers, body=told.body)
+
+    def _with_connection(self, name: str, request: web.BaseRequest) -> Mapping[str, str]:
+        """The headers, with what fault rules may ask of the connection (`Rule.when`)."""
+        who = (name, str(request.get_extra_info("peername")))
+        self._asked_on[who] = number = self._asked_on.get(who, 0) + 1
+        headers = {k.lower(): v for k, v in request.headers.items()}
+        opened = len(self.endpoints[name].web.connections)
+        return {**headers, ":nth": str(number), ":open": f"{opened:03}"}
 
     # --- coming and going
 
@@ -166,6 +179,8 @@ class Server:
         self._break(endpoint)
         wait = bmc.gone_until - self.clock.now()
         await asyncio.sleep(max(wait, 0.0) / self.speed)
+        if "new_certificate" in bmc.troubles:
+            endpoint.tls = server_context(endpoint.name, endpoint.host)
         if bmc.boots == boots and endpoint.server is None:
             await self._listen(endpoint)
 

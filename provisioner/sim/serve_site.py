@@ -15,6 +15,7 @@ async def serve_site(site: Site, listen: str = "127.0.0.1", port: int = 0) -> Se
     Raises `OSError` if an address is taken.
     """
     server = Server(site.clock, site.schedule, Addresses(listen, port))
+    server.wired = lambda: bool(site.faults.rules)
     front = Front(site, server.fetch, server.deliver)
     for name in front.names():
         service = front.redfish.get(name)

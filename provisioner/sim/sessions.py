@@ -9,6 +9,7 @@ from provisioner.sim.redfish_answers import Answer, Json, answer, base, error
 from provisioner.sim.redfish_tree import ROOT, Request, Resource, Tree, writable
 
 SESSIONS = f"{ROOT}/SessionService/Sessions"
+SHORT_S = 10.0  # of a session where a fault shortens it: less than the pause between two looks
 
 
 @dataclass
@@ -38,7 +39,9 @@ class Sessions:
         session = self.sessions.get(token)
         if session is None:
             return None
-        if now > session.used_at + self.timeout_s * self.pace:
+        short = "short_sessions" in self.accounts.bmc.troubles
+        limit_s = SHORT_S if short else self.timeout_s * self.pace
+        if now > session.used_at + limit_s:
             del self.sessions[token]
             return None
         session.used_at = now

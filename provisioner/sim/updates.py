@@ -170,7 +170,7 @@ class Updates:
         """Write items; percent follows a timer of five ticks, not the work."""
         self.state = "Writing"
         task.state = "Running"
-        if not work:
+        if not work or "writes_nothing" in self.bmc.troubles:
             self._end(task, now)
             return
         self.writing = [item for item, _ in work]
@@ -203,6 +203,8 @@ class Updates:
                           resolution="Power on the host and retry the operation.")  # fmt: skip
                 return
             self.machine.stage(item, version, now)
+            if "self_activates" in self.bmc.troubles:
+                self.machine.activate(frozenset({item.activation}), now, self.bmc.name)
             task.say("Update.1.0.UpdateSuccessful",
                      f"Device '{item.id}' successfully updated with image '{version}'.",
                      item.id, version)  # fmt: skip

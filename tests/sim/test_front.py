@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from provisioner.sim import fault_presets_bmc
 from provisioner.sim.bmc import from_files
 from provisioner.sim.clock import HandClock
 from provisioner.sim.fault_presets import ALL, inject
@@ -61,6 +62,11 @@ class Desk:
         status, task = self(f"{NODE}/{card}", "POST", UPDATE, body)
         assert status == 202, task
         return str(task["@odata.id"])
+
+
+# tried by tests/faults, with requests that fit them
+DRILLED = {"root_needs_login", "busy_as_400", "odd_version"}
+DRILLED |= {p.name for p in fault_presets_bmc.ALL}
 
 
 @pytest.fixture
@@ -120,7 +126,7 @@ def test_a_bmc_that_restarts_does_not_answer_and_faults_do_not_make_it(desk: Des
     assert desk.front.handle(f"{NODE}/host", "GET", "/redfish/v1", {}, {}, b"") is GONE
 
 
-@pytest.mark.parametrize("name", sorted(n for n, p in ALL.items() if p.rules))
+@pytest.mark.parametrize("name", sorted(n for n, p in ALL.items() if p.rules and n not in DRILLED))
 def test_every_wire_preset_changes_some_answer_and_only_of_its_bmc(desk: Desk, name: str) -> None:
     inject(desk.site, name, NODE)
     sent = [

@@ -14,6 +14,7 @@ from provisioner.model.alert import Alert, Override, Signal
 from provisioner.model.node import Node, State
 from provisioner.model.outcome import Blocker
 from provisioner.planning import alerts as rules
+from provisioner.planning import certification
 from provisioner.planning.watch_rules import Found, signal_of
 from provisioner.ports import AlertBook, Clock, Store
 
@@ -133,17 +134,16 @@ class AlertKeeper:
 async def revoking(
     book: AlertBook | None, store: Store, node: Node, now: float
 ) -> tuple[Blocker, ...]:
-    """Why the alerts of a node take its certificate away, as blockers; () if they do not."""
-    if book is None:
-        return ()
-    alerts = await book.alerts(node.id)
-    if not any(set(a.classifications) & rules.REVOKING for a in alerts if a.active):
-        return ()
+    """Why alerts of a node, or its time, take its certificate away, as blockers; () if not."""
     certificate = await store.certificate(node.certificate) if node.certificate else None
     if certificate is None:
         return ()
+    over = certification.expired(certificate, now)
+    alerts = [] if book is None else await book.alerts(node.id)
+    if book is None or not any(set(a.classifications) & rules.REVOKING for a in alerts if a.active):
+        return over
     overrides: Sequence[Override] = await book.overrides(node.id)
-    return rules.revoking(alerts, overrides, certificate.issued_at, now)
+    return (*rules.revoking(alerts, overrides, certificate.issued_at, now), *over)
 
 
 def _row(old: Alert | None, new: Alert) -> tuple[str, str, dict[str, Any]] | None:

@@ -141,15 +141,7 @@ class Observer:
         inventory, unseen = await self._collector.without_system(node, last)
         if inventory is None or unseen:
             return view.model_copy(update={"unseen": unseen})
-        found = deployment.system_first(
-            inventory,
-            self._matrix,
-            node.release,
-            node.profile,
-            running=False,
-            history=history(await self._store.entries(node.id), operation),
-            production=self._settings.production,
-        )
+        found = await self._system_first(node, inventory, operation, running=False)
         assert found is not None
         return view.model_copy(update={"inventory": inventory, "plan": found})
 
@@ -225,7 +217,7 @@ class Observer:
             if node.state is State.CERTIFIED and node.kind is NodeKind.HOST:
                 problems += await self._unlike(node, inventory)
                 problems += gates.refused(certificate, self._settings.gates_to_release)
-        problems = (*problems, *await self._fabric.accused(node, certificate))
+        problems = tuple(dict.fromkeys((*problems, *await self._fabric.accused(node, certificate))))
         tenants = {t.name: t for t in await self._store.tenants()}
         tenant = tenants.get(node.tenant)
         nodes = {n.id: n for n in await self._store.nodes()}
@@ -250,16 +242,21 @@ class Observer:
         found = cohort.judge(mine, samples, cohort.Policy())
         return tuple(cohort.blocker(outlier) for outlier in found[:3])
 
-    async def _plan(self, node: Node, inventory: Inventory, operation: str) -> Plan:
-        first = deployment.system_first(
+    async def _system_first(
+        self, node: Node, inventory: Inventory, operation: str, *, running: bool
+    ) -> Plan | None:
+        return deployment.system_first(
             inventory,
             self._matrix,
             node.release,
             node.profile,
-            running=True,
+            running=running,
             history=history(await self._store.entries(node.id), operation),
             production=self._settings.production,
         )
+
+    async def _plan(self, node: Node, inventory: Inventory, operation: str) -> Plan:
+        first = await self._system_first(node, inventory, operation, running=True)
         if first is not None:
             return first
         past = history(await self._store.entries(node.id), operation)

@@ -27,6 +27,7 @@ from provisioner.model.operation import LedgerEntry
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.plan import Disruption, Step
 from provisioner.model.tenant import MAINTENANCE_VRF
+from provisioner.planning import certification
 from provisioner.planning.admission import admit
 from provisioner.planning.journey import may_enter
 from provisioner.planning.lifecycle import (
@@ -154,9 +155,7 @@ class Performer:
         found = view.certificate_blockers
         # that it was revoked is our own doing: the cause comes before it
         causes = tuple(b for b in found if b.reason is not Reason.CERTIFICATE_INVALID) or found
-        # a failed check is an alert here: what the certificate says is not so any more
-        lost = any(b.reason in (Reason.DRIFT, Reason.CHECK_FAILED) for b in causes)
-        if lost and not await self._store.revoked(node.certificate):
+        if certification.lost(causes) and not await self._store.revoked(node.certificate):
             await self._store.revoke(node.certificate, str(causes[0]), self._clock.now())
         if causes != node.blockers:
             told = [b.model_dump(mode="json") for b in causes]

@@ -156,8 +156,7 @@ def validity(
         found.append(_invalid(Reason.CERTIFICATE_INVALID, node.id, "it was revoked"))
     if certificate.node != node.id:
         found.append(_invalid(Reason.CERTIFICATE_INVALID, node.id, "it is another node's"))
-    if now >= certificate.expires_at:
-        found.append(_invalid(Reason.CERTIFICATE_EXPIRED, node.id, "its time is over"))
+    found += expired(certificate, now)
     if now < certificate.issued_at:
         found.append(_invalid(Reason.CERTIFICATE_INVALID, node.id, "it is from the future"))
     found += [
@@ -176,6 +175,19 @@ def validity(
     if (certificate.release, certificate.profile) != (node.release, node.profile):
         found.append(_invalid(Reason.DRIFT, node.id, "it is to run another release now"))
     return tuple(found[:BLOCKERS_MAX])
+
+
+def expired(certificate: Certificate, now: float) -> tuple[Blocker, ...]:
+    """That its evidence is too old to be believed; () if it is not."""
+    if now < certificate.expires_at:
+        return ()
+    return (_invalid(Reason.CERTIFICATE_EXPIRED, certificate.node, "its time is over"),)
+
+
+def lost(blockers: Sequence[Blocker]) -> bool:
+    """Whether what a certificate says is not so any more; a failed check is an alert here."""
+    losing = (Reason.DRIFT, Reason.CHECK_FAILED, Reason.CERTIFICATE_EXPIRED)
+    return any(b.reason in losing for b in blockers)
 
 
 def _changes(had: dict[str, str], has: dict[str, str]) -> list[tuple[str, str, str]]:

@@ -9,7 +9,8 @@ from typing import TypeVar
 import virtual_time
 from serving import HOST, Serving, world
 
-from provisioner.model.node import State
+from provisioner.model.node import Node, State
+from provisioner.model.outcome import Reason
 
 Result = TypeVar("Result")
 LEAF_PORT = ("leaf-su0-r0", "swp1s0")
@@ -107,12 +108,16 @@ def test_a_cable_that_is_out_is_seen_at_its_leaf(tmp_path: Path) -> None:
     assert not revoked
 
 
-def test_a_certificate_that_ends_is_told_while_the_node_serves(tmp_path: Path) -> None:
-    async def story(serving: Serving) -> tuple[Standing, State]:
-        assert await serving.standing() == {}
-        assert await serving.until(lambda s: ("CertificateAge", "") in s, 2000)
-        return await serving.standing(), (await serving.node()).state
+def test_a_certificate_that_ends_is_told_and_then_revoked_while_the_node_serves(
+    tmp_path: Path,
+) -> None:
+    async def story(serving: Serving) -> tuple[bool, bool, Node]:
+        assert await serving.until(lambda s: ("CertificateAge", "") in s, 600)
+        early = await serving.world.store.revoked("c1")
+        await serving.world.clock.sleep(1800)
+        return early, await serving.world.store.revoked("c1"), await serving.node()
 
-    standing, state = lived(tmp_path, story, valid_s=3 * 86400 + 900)
+    early, late, node = lived(tmp_path, story, valid_s=1500)
 
-    assert (list(standing), state) == ([("CertificateAge", "")], State.RELEASED)
+    assert (early, late, node.state) == (False, True, State.RELEASED)
+    assert [b.reason for b in node.blockers] == [Reason.CERTIFICATE_EXPIRED]

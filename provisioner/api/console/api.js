@@ -60,7 +60,7 @@ export async function all(path, most = 2000, options = {}) {
     const query = `${path.includes("?") ? "&" : "?"}limit=500${next ? `&cursor=${encodeURIComponent(next)}` : ""}`;
     const page = await ask(path + query, options);
     rows.push(...page.items);
-    next = page.next;
+    next = page.items.length ? page.next : ""; // the journal always says where to go on
   } while (next && rows.length < most);
   return rows;
 }

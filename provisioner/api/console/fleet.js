@@ -1,6 +1,6 @@
 // The fleet: a map by rack or by rail, coloured by state or by release, filtered, and as a table.
 
-import { made, chip, empty, link, tell } from "./dom.js";
+import { made, chip, empty, tame, tell } from "./dom.js";
 import { Fleet } from "./fleet_data.js";
 import { FleetMap } from "./map.js";
 import { regroup } from "./map_layout.js";
@@ -36,7 +36,7 @@ class View {
       class: "map", tabindex: "0", role: "application", "aria-roledescription": "map of nodes",
       "aria-label": "Fleet. Arrow keys move from node to node, Enter opens one. The table has the same.",
     }, made("div", { class: "map-stick" }, made("canvas", { "aria-hidden": "true" })), made("div", { class: "map-room" }), made("div", { class: "map-mark", hidden: true }));
-    this.rows = new Rows(["Node", "State", "Release", "Tenant", "Rack", "Unit", "Rails"], (i) => this.#row(i));
+    this.rows = new Rows(["Node", "State", "Release", "Tenant", "Rack", "Unit", "Rails"], () => this.#row());
     this.map = new FleetMap(this.box, {
       opened: (name) => go(["nodes", name]),
       pointed: (i, group) => this.#point(i, group),
@@ -120,6 +120,8 @@ class View {
     this.#legend(counts, colour);
     this.map.view = { fleet: this.fleet, by: kept.by, field: kept.field, picked: this.#picked, colour };
     this.map.draw();
+    this.map.repoint();
+    if (kept.as !== "table") return;
     const places = [];
     for (let i = 0; i < this.fleet.size; i += 1) if (!this.#picked || this.#picked[i]) places.push(i);
     this.rows.show(places);
@@ -155,12 +157,20 @@ class View {
     this.pointed.replaceChildren(made("span", { class: "strong" }, f.nodes[i]), ` · ${told.filter(Boolean).join(" · ")}`);
   }
 
-  #row(i) {
-    const f = this.fleet;
-    const rails = f.ports(i).map(([rail]) => rail).filter((r) => r >= 0);
-    return [
-      link(["nodes", f.nodes[i]], f.nodes[i]), chip(f.word("state", i)), f.word("release", i), f.word("tenant", i) || "—",
-      f.word("rack", i) || "—", `${f.word("pod", i)}/${f.word("su", i)}`, rails.length ? `${Math.min(...rails)}–${Math.max(...rails)}` : "—",
-    ];
+  #row() {
+    const name = made("a", {}, "");
+    const state = chip("none");
+    const texts = ["release", "tenant", "rack", "unit", "rails"].map(() => document.createTextNode(""));
+    const fill = (i) => {
+      const f = this.fleet;
+      const rails = f.ports(i).map(([rail]) => rail).filter((r) => r >= 0);
+      name.setAttribute("href", `#/nodes/${encodeURIComponent(f.nodes[i])}`);
+      name.textContent = tame(f.nodes[i]);
+      state.dataset.word = f.word("state", i);
+      state.textContent = tame(f.word("state", i).replaceAll("_", " "));
+      const words = [f.word("release", i), f.word("tenant", i), f.word("rack", i), `${f.word("pod", i)}/${f.word("su", i)}`, rails.length ? `${Math.min(...rails)}–${Math.max(...rails)}` : ""];
+      texts.forEach((text, n) => { text.data = tame(words[n]) || "—"; });
+    };
+    return { cells: [name, state, ...texts], fill };
   }
 }

@@ -3,20 +3,26 @@
 
 import { number } from "./words.js";
 
-const SIZES = [34, 28, 24, 20, 17, 14, 12, 10, 9, 8, 7, 6, 5, 4, 3]; // pixels of a square; the largest that fits
+const SIZES = [52, 44, 38, 34, 28, 24, 20, 17, 14, 12, 10, 9, 8, 7, 6, 5, 4, 3]; // pixels of a square; the largest that fits
 const SMALLEST = 5; // smaller ones nobody can point at: the map scrolls instead
+const EDGE = 16; // pixels around the whole map
+const LAST = ["Switches", "Without a rack", "Without a rail"]; // all others come before, in their order
 const order = new Intl.Collator("en", { numeric: true }).compare;
 
 const cached = { fleet: null, by: "", nodes: null, sections: null };
 
-/** The whole map for a width. `zoom` 0: squares as large as fit into the height. */
-export function lay(fleet, by, width, height, zoom) {
+/** The whole map for a width. `zoom` 0: squares as large as fit into the height; `size`: of words. */
+export function lay(fleet, by, width, height, zoom, size = 1) {
   const sections = grouped(fleet, by);
-  if (zoom) return flow(sections, by, width, zoom);
+  if (zoom) return flow(sections, by, width, zoom, size);
+  let squares = 0;
+  for (const { groups } of sections) for (const { cells } of groups) squares += cells.length;
   let made = null;
-  for (const cell of SIZES) {
-    made = flow(sections, by, width, cell);
-    if (made.height <= height || cell <= SMALLEST) break;
+  for (const wanted of SIZES) {
+    const cell = Math.round(wanted * size);
+    if (squares * cell * cell > width * height && wanted > SMALLEST) continue; // never fits
+    made = flow(sections, by, width, cell, size);
+    if (made.height <= height || wanted <= SMALLEST) break;
   }
   return made;
 }
@@ -37,8 +43,10 @@ function by_rack(fleet) {
   const parts = new Map();
   for (let i = 0; i < fleet.size; i += 1) {
     const rack = fleet.word("rack", i);
-    const part = rack ? `Pod ${fleet.word("pod", i)} · Unit ${fleet.word("su", i)}` : "Without a rack";
-    put(parts, part, rack || fleet.word("kind", i), i);
+    const unit = `Pod ${fleet.word("pod", i)} · Unit ${fleet.word("su", i)}`;
+    if (rack) put(parts, unit, rack, i);
+    else if (fleet.word("kind", i) === "switch") put(parts, "Switches", unit, i);
+    else put(parts, "Without a rack", unit, i);
   }
   return listed(parts, 4);
 }
@@ -46,34 +54,39 @@ function by_rack(fleet) {
 function by_rail(fleet) {
   const parts = new Map();
   const cabled = new Set();
-  for (let i = 0; i < fleet.size; i += 1) {
-    for (const [rail, leaf] of fleet.ports(i)) {
-      const part = rail < 0 ? "North–south" : `Rail ${rail}`;
-      if (!parts.get(part)?.has(leaf) && fleet.place(leaf) >= 0) {
+  const { index, pairs } = fleet.column("ports");
+  // hosts of a unit have the same cables: their groups are looked up once
+  const lists = pairs.map((ports) => ports.map(([rail, leaf]) => {
+    const part = rail < 0 ? "North–south" : `Rail ${rail}`;
+    if (!parts.get(part)?.has(leaf)) {
+      put(parts, part, leaf);
+      if (fleet.place(leaf) >= 0) {
         put(parts, part, leaf, fleet.place(leaf));
         cabled.add(leaf);
       }
-      put(parts, part, leaf, i);
     }
-  }
+    return parts.get(part).get(leaf);
+  }));
+  for (let i = 0; i < index.length; i += 1) for (const cells of lists[index[i]]) cells.push(i);
   for (let i = 0; i < fleet.size; i += 1) {
     if (!fleet.ports(i).length && !cabled.has(fleet.nodes[i])) put(parts, "Without a rail", fleet.word("kind", i), i);
   }
   return listed(parts, 8);
 }
 
-function put(parts, part, group, i) {
+function put(parts, part, group, ...cells) {
   let groups = parts.get(part);
   if (!groups) parts.set(part, (groups = new Map()));
-  const cells = groups.get(group);
-  if (cells) cells.push(i);
-  else groups.set(group, [i]);
+  const known = groups.get(group);
+  if (known) known.push(...cells);
+  else groups.set(group, cells);
 }
 
 function listed(parts, cols) {
-  return [...parts.keys()].sort((a, b) => (a.startsWith("Without") - b.startsWith("Without")) || order(a, b)).map((title) => {
+  const last = (title) => LAST.indexOf(title);
+  return [...parts.keys()].sort((a, b) => last(a) - last(b) || order(a, b)).map((title) => {
     const groups = parts.get(title);
-    const names = [...groups.keys()].sort(order);
+    const names = [...groups.keys()].filter((name) => groups.get(name).length).sort(order);
     let size = 0;
     const made = names.map((name) => {
       const cells = Uint32Array.from(groups.get(name));
@@ -84,21 +97,22 @@ function listed(parts, cols) {
   });
 }
 
-function flow(sections, by, width, cell) {
-  const gap = cell >= 20 ? 4 : cell >= 9 ? 2 : 1;
+function flow(sections, by, width, cell, size) {
+  const words = Math.round(11 * size); // pixels of a title
+  const gap = cell >= 40 ? 6 : cell >= 20 ? 4 : cell >= 9 ? 2 : 1;
   const step = cell + gap;
   const apart = cell >= 14 ? 14 : cell >= 8 ? 8 : 3; // between groups
   const around = cell >= 14 ? 24 : cell >= 8 ? 16 : 8; // between sections
-  const label = cell >= 12 ? 18 : 0;
-  const head = cell >= 7 || by === "rail" ? 26 : 0;
+  const label = cell >= 12 ? Math.round(18 * size) : 0;
+  const head = cell >= 7 || by === "rail" ? Math.round(24 * size) : 0;
   const most = by === "rail" ? Infinity : 8;
-  const room = Math.max(width - 2 * 12, step);
+  const room = Math.max(width - 2 * EDGE, step);
   const placed = [];
-  let [x, y, tallest] = [12, 10, 0];
+  let [x, y, tallest] = [EDGE, EDGE - 2, 0];
   for (const { title, groups } of sections) {
     const made = block(groups, { room, step, gap, apart, label, head, most });
-    if (x > 12 && x + made.width > 12 + room) {
-      x = 12;
+    if (x > EDGE && x + made.width > EDGE + room) {
+      x = EDGE;
       y += tallest + around;
       tallest = 0;
     }
@@ -106,7 +120,7 @@ function flow(sections, by, width, cell) {
     x += made.width + around;
     tallest = Math.max(tallest, made.height);
   }
-  return { sections: placed, height: y + tallest + 12, cell, step, label, head };
+  return { sections: placed, height: y + tallest + EDGE, cell, step, label, head, words };
 }
 
 /** One section: its groups in rows, each row as high as its highest. */

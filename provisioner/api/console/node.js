@@ -21,7 +21,7 @@ export async function page({ parts, signal, me, go, again }) {
   const [seen, plan, report, proof, cases, actions, past] = await Promise.all([
     staff ? quiet(`${path}/parts`) : null, staff ? quiet(`${path}/plan`) : null, quiet(`${path}/report`), quiet(`${path}/certificate`),
     quiet(`/cases?node=${encodeURIComponent(name)}&limit=20`), staff ? quiet(`${path}/actions?limit=30`) : null,
-    all(`/events?node=${encodeURIComponent(name)}&kind=state`, 500, { signal }).catch(() => []),
+    all(`/events?node=${encodeURIComponent(name)}&kind=state`, 2000, { signal }).catch(() => []),
   ]);
   const body = made("div", { class: "stack" },
     top(node), waiting(node),

@@ -1,0 +1,110 @@
+"""Debian's Chromium without a screen, and somebody who looks at the console with it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Locator, sync_playwright
+
+HEIGHTS = {320: 720, 768: 1024, 1440: 900, 3840: 2160}  # by width, CSS pixels
+PATIENCE_MS = 20_000  # for what is bound to come, on a busy machine
+COOKIE = "__Host-provisioner"
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    """The browser; --no-sandbox because CI is root, and it opens nothing but our own pages."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=shutil.which("chromium"),
+            args=["--no-sandbox", "--disable-dev-shm-usage", "--force-color-profile=srgb"],
+        )
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+class Looker:
+    """One page of the console. `complaints`: what the browser had to object to."""
+
+    def __init__(self, browser: Browser, url: str, token: str = "") -> None:
+        self.url, self._token = url, token
+        self.context = browser.new_context(
+            ignore_https_errors=True, viewport={"width": 1440, "height": 900}
+        )
+        self.context.set_default_timeout(PATIENCE_MS)
+        if token:
+            kept: Any = {
+                "name": COOKIE, "value": token, "url": url, "secure": True, "httpOnly": True,
+                "sameSite": "Strict",
+            }  # fmt: skip
+            self.context.add_cookies([kept])
+        self.page = self.context.new_page()
+        self.complaints: list[str] = []
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on("console", self._said)
+
+    def __enter__(self) -> Looker:
+        self.page.goto(f"{self.url}/console/")
+        if self._token:
+            self.settled()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.context.close()
+
+    def _said(self, message: Any) -> None:
+        # "there is none yet" is an answer that pages live with; a browser calls it an error
+        if message.type == "error" and "404" not in message.text:
+            self.complaints.append(message.text)
+
+    def to(self, where: str, heading: str = "") -> None:
+        """Go to a page and wait until it stands there."""
+        before = self.page.locator("#main > *").first.element_handle()
+        self.page.goto(f"{self.url}/console/#/{where}")
+        if before is not None and not self._is(where):
+            before.wait_for_element_state("hidden")
+        self._at = where
+        self.settled()
+        if heading:
+            self.page.get_by_role("heading", level=1, name=heading).wait_for()
+
+    _at = "fleet"
+
+    def _is(self, where: str) -> bool:
+        return self._at == where
+
+    def settled(self) -> None:
+        self.page.locator("#main:not([aria-busy]) h1").wait_for()
+
+    def at(self, width: int, theme: Any = "light") -> None:
+        self.page.emulate_media(color_scheme=theme, reduced_motion="reduce")
+        self.page.set_viewport_size({"width": width, "height": HEIGHTS[width]})
+
+    def get(self, selector: str) -> Locator:
+        return self.page.locator(selector)
+
+    def run(self, script: str, about: Any = None) -> Any:
+        """JavaScript in the page, by the debugger: the page's own policy lets no text run."""
+        return self.page.evaluate(script, about)
+
+    def focused(self) -> str:
+        """What has the focus: its name as it is told, else its tag."""
+        script = """() => { const e = document.activeElement;
+            return e.getAttribute('aria-label') || (e.id === 'main' ? 'main' : '')
+                || e.textContent.trim() || e.id || e.tagName; }"""
+        return str(self.run(script))
+
+    def barriers(self) -> list[str]:
+        """What axe-core calls serious or critical on this page."""
+        found = Axe().run(self.page).response["violations"]
+        return [
+            f"{v['id']}: {v['help']} at {[n['target'] for n in v['nodes'][:3]]}"
+            for v in found
+            if v["impact"] in ("serious", "critical")
+        ]

@@ -1,0 +1,87 @@
+"""A served console on a filled store: a campaign, a case, a node that lies; or a large fleet.
+
+It runs in a thread of its own with TLS, as the daemon serves it, because the browser asks from the
+test's thread and its cookie is for TLS only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from console_fleet import fill_console
+from console_release import console_matrix
+from large_fleet import put_fleet
+from served import no_leaves
+
+from provisioner.access.tokens import new_token
+from provisioner.api_opening import api_parts, serve_api
+from provisioner.control.tenant_keeper import TenantKeeper
+from provisioner.model.access import Role
+from provisioner.settings import Settings
+from provisioner.store import token_rows
+from provisioner.store.sql_store import SqlStore, open_store
+from provisioner.wall_clock import WallClock
+
+
+class Site:
+    """The URL, a token by role, and a way to do something in its loop."""
+
+    def __init__(self, folder: Path, fleet: int = 0, *, liar: bool = True) -> None:
+        self._folder, self._fleet, self._liar = folder, fleet, liar
+        self._loop = asyncio.new_event_loop()
+        self._ready, self._stop = threading.Event(), asyncio.Event()
+        self._thread = threading.Thread(target=self._serve, name="console site", daemon=True)
+        self._failed: BaseException | None = None
+        self.url, self.tokens = "", dict[str, str]()
+        self.store: SqlStore
+
+    def __enter__(self) -> Site:
+        self._thread.start()
+        assert self._ready.wait(timeout=60)
+        if self._failed is not None:
+            raise self._failed
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(timeout=30)
+        self._loop.close()
+
+    def do(self, work: Coroutine[Any, Any, Any]) -> Any:
+        """Carry it out in the site's loop."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout=30)
+
+    def _serve(self) -> None:
+        try:
+            self._loop.run_until_complete(self._run())
+        except BaseException as error:
+            self._failed = error
+            self._ready.set()
+
+    async def _run(self) -> None:
+        data, clock = self._folder / "data", WallClock()
+        self.store = store = open_store(data / "provisioner.db")
+        try:
+            if self._fleet:
+                await store.write(partial(put_fleet, size=self._fleet))
+            else:
+                await fill_console(store, clock.now(), liar=self._liar)
+            for role in Role:
+                tenant = "red" if role is Role.TENANT else ""
+                token, record = new_token(f"{role.value}@example", role, tenant, 30.0, clock.now())
+                await store.write(partial(token_rows.add_token, token=record, now=clock.now()))
+                self.tokens[role.value] = token
+            keeper = TenantKeeper(store, clock, [], no_leaves)
+            settings = Settings(api_port=0)
+            parts = api_parts(store, keeper, console_matrix(), self._folder, clock, settings)
+            async with serve_api(parts, data) as url:
+                self.url = url.removesuffix("/").removesuffix("/v1")
+                self._ready.set()
+                await self._stop.wait()
+        finally:
+            await store.close()

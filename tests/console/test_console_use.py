@@ -1,0 +1,194 @@
+"""The console in use: signing in, keyboard, live colours, pausing a campaign, hostile words."""
+
+from __future__ import annotations
+
+import json
+import ssl
+import urllib.error
+import urllib.request
+
+import pytest
+from chromium import COOKIE, Looker
+from console_fleet import EVIL
+from console_site import Site
+
+from provisioner.model.node import State
+
+PIXEL = """() => {
+    const [c, m] = ['canvas', '.map-mark'].map((word) => document.querySelector(word));
+    const at = new DOMMatrix(getComputedStyle(m).transform), ratio = c.width / c.clientWidth;
+    const y = at.f - document.querySelector('.map').scrollTop;
+    return [...c.getContext('2d').getImageData((at.e + 6) * ratio, (y + 6) * ratio, 1, 1).data]
+        .join(); }"""
+
+# of a radio button, its label has the outline
+OUTLINE = """() => { const e = document.activeElement;
+    return getComputedStyle(e.type === 'radio' ? e.nextElementSibling : e).outlineStyle; }"""
+
+
+def test_a_token_is_taken_once_and_kept_where_no_script_reads_it(site: Site, browser) -> None:
+    with Looker(browser, site.url) as looker:
+        page = looker.page
+        page.get_by_label("Token").fill("wrong")
+        page.get_by_role("button", name="Sign in").click()
+        page.get_by_text("This token is not good").wait_for()
+        page.get_by_label("Token").fill(site.tokens["viewer"])
+        page.keyboard.press("Enter")
+        page.get_by_role("heading", name="Fleet", level=1).wait_for()
+
+        kept = {c["name"]: c for c in looker.context.cookies()}[COOKIE]
+        assert (kept["httpOnly"], kept["secure"], kept["sameSite"]) == (True, True, "Strict")
+        stored = "document.cookie + JSON.stringify({...localStorage, ...sessionStorage})"
+        assert site.tokens["viewer"] not in looker.run(stored)
+
+        page.get_by_role("button", name="Sign out").click()
+        page.get_by_label("Token").wait_for()
+        assert looker.context.cookies() == []
+
+
+def test_the_cookie_alone_changes_nothing(site: Site) -> None:
+    ours = ssl._create_unverified_context()
+    asked = urllib.request.Request(
+        f"{site.url}/v1/campaigns/c0001/pause",
+        method="POST",
+        data=b"{}",
+        headers={"Cookie": f"{COOKIE}={site.tokens['operator']}"},
+    )
+    with pytest.raises(urllib.error.HTTPError) as no:
+        urllib.request.urlopen(asked, context=ours)
+
+    assert no.value.code == 403
+    assert "cookie alone" in json.load(no.value)["title"]
+
+
+def test_a_keyboard_reaches_everything_in_order(look: Looker) -> None:
+    keys = look.page.keyboard
+    walked = []
+    for _ in range(18):
+        keys.press("Tab")
+        walked.append(look.focused())
+        outline = "getComputedStyle(document.activeElement.id.match(/^(by|field|as)-/) ? "
+        outline += (
+            "document.activeElement.nextElementSibling : document.activeElement).outlineStyle"
+        )
+        assert look.run(outline) != "none", f"{walked[-1]} has the focus, and nobody can see it"
+
+    assert walked[0] == "Skip to the content"
+    order = ["Fleet", "Campaigns", "Cases", "Tenants", "Events", "Dark colours", "Sign out"]
+    assert [w for w in walked if w in order] == order
+    assert any(w.startswith("released") for w in walked)  # the legend
+
+
+def test_arrow_keys_walk_the_map_and_enter_opens_a_node(look: Looker) -> None:
+    look.get(".map").focus()
+    names = []
+    for key in ("Home", "ArrowRight", "ArrowDown", "End", "Home"):
+        look.page.keyboard.press(key)
+        names.append(look.get(".pointed .strong").text_content())
+    look.page.keyboard.press("Enter")
+    look.page.get_by_role("heading", level=1, name=names[0] or "").wait_for()
+
+    assert len(set(names)) == 4
+    assert names[0] == names[-1]
+
+
+def test_the_filter_is_the_language_of_the_api_and_says_what_is_wrong(look: Looker) -> None:
+    filter_ = look.page.get_by_label("Filter: an expression over nodes")
+    filter_.fill("tenant=red and not state=quarantined")
+    look.page.get_by_text("of 72 nodes").wait_for()
+    look.page.get_by_text("Table", exact=True).click()
+    shown = int(look.get(".rows").get_attribute("aria-rowcount") or 0) - 1
+    filter_.fill("colour=red")
+    look.page.get_by_text("There is no field “colour”").wait_for()
+
+    assert shown == look.run(
+        """async () => { const query = 'where=tenant%3Dred&limit=500';
+            return (await (await fetch('/v1/nodes?' + query)).json()).items.length; }"""
+    )
+
+
+def test_an_event_moves_a_colour_without_anybody_asking(look: Looker, site: Site) -> None:
+    look.get(".map").focus()
+    look.page.keyboard.press("Home")
+    name = look.get(".pointed .strong").text_content() or ""
+    before = look.run(PIXEL)
+    asked: list[str] = []
+    look.page.on("request", lambda request: asked.append(request.url))
+    look.page.wait_for_timeout(700)
+    idle = list(asked)
+
+    async def turn(state: State) -> None:
+        node = await site.store.node(name)
+        assert node is not None
+        await site.store.save_node(node.model_copy(update={"state": state}))
+        await site.store.journal("state", name, {"to": state.value, "why": "tried"}, 1.8e9)
+
+    was = site.do(site.store.node(name)).state
+    site.do(turn(State.REPAIRING))
+    told = look.get(".pointed").filter(has_text="repairing")
+    told.wait_for()
+    look.run("() => new Promise(requestAnimationFrame)")
+    after = look.run(PIXEL)
+    site.do(turn(was))
+
+    assert idle == []  # nothing is asked for while nothing happens
+    assert after != before
+
+
+def test_a_campaign_is_paused_by_keyboard_after_a_question_and_shows_it(look: Looker) -> None:
+    look.to("campaigns/c0001", "c0001")
+    pause = look.page.get_by_role("button", name="Pause")
+    pause.focus()
+    look.page.keyboard.press("Enter")
+    look.page.get_by_role("dialog").wait_for()
+    look.page.keyboard.press("Escape")
+    look.page.get_by_role("dialog").wait_for(state="detached")
+    assert look.focused() == "Pause"
+
+    look.page.keyboard.press("Enter")
+    look.page.get_by_label("Why").fill("a leaf is being replaced")
+    look.page.keyboard.press("Enter")
+    look.page.get_by_role("button", name="Resume").wait_for()
+    look.page.get_by_text("a leaf is being replaced").first.wait_for()
+    abort = look.page.get_by_role("button", name="Abort")
+    abort.click()
+    assert "ends for good" in (look.page.get_by_role("dialog").text_content() or "")
+    look.page.get_by_role("button", name="Cancel").click()
+    look.page.get_by_role("button", name="Resume").click()
+    look.page.get_by_role("dialog").get_by_role("button", name="Resume").click()
+    look.page.get_by_role("button", name="Pause").wait_for()
+
+
+def test_a_viewer_has_no_buttons_that_change_and_a_tenant_sees_its_own(site: Site, browser) -> None:
+    with Looker(browser, site.url, site.tokens["viewer"]) as viewer:
+        viewer.to("campaigns/c0001", "c0001")
+        assert viewer.get("main .title button").count() == 0
+    with Looker(browser, site.url, site.tokens["tenant"]) as tenant:
+        tenant.page.get_by_text("Table", exact=True).click()
+        tenant.get(".rows-room .row").first.wait_for()
+        owners = set(tenant.get(".rows-room .row > :nth-child(4)").all_text_contents())
+        assert owners == {"red"}
+
+
+def test_words_of_a_device_never_become_markup(look: Looker) -> None:
+    words = EVIL.replace("\u202e", "\ufffd")
+    pages = {"nodes/su1-liar": "su1-liar", "cases/su1-n05-c0001": "su1-n05", "events": "Events"}
+    for where, heading in pages.items():
+        look.to(where, heading)
+        look.page.get_by_text(words[:20]).first.wait_for()
+
+        assert look.get("main img, main script").count() == 0
+        assert look.run("typeof owned") == "undefined"
+        assert "owned" not in look.page.title()
+    look.to("nodes/su1-liar", "su1-liar")
+    assert words in (look.get("main").text_content() or "")
+
+
+def test_the_browser_itself_refuses_markup_made_of_words(look: Looker) -> None:
+    refused = look.run(
+        """() => { try { document.body.innerHTML = '<b>x</b>'; return ''; }
+            catch (error) { return error.name; } }"""
+    )
+    look.complaints.clear()
+
+    assert refused == "TypeError"

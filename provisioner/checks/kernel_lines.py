@@ -36,10 +36,11 @@ _LEVELS = ("emerg", "alert", "crit", "err", "warn", "notice", "info", "debug")
 
 def kernel_lines(text: str) -> list[str]:
     """Lines of a kernel log, without journalctl's heads. Raises `Unreadable` for anything else."""
-    lines = [line for line in lines_of(text) if not _HEAD.match(line)]
+    # thousands of lines, after every load test: a pattern is tried only where it may fit
+    lines = [x for x in lines_of(text) if not (x.startswith("-- ") and _HEAD.match(x))]
     if not lines:
         raise Unreadable("dmesg: no line of it is a kernel message")
-    if any("\x00" in line or "\ufffd" in line for line in lines):
+    if "\x00" in text or "\ufffd" in text:
         raise Unreadable("dmesg: a line is not text")
     return lines
 

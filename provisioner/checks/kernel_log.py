@@ -17,11 +17,16 @@ from provisioner.checks.xid_events import NO_CODE, ErrorEvent, events_of
 from provisioner.checks.xid_lines import log_line
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 
+# words that a line must have, the pattern that decides, what it means
 _OTHER = (
     # pci_print_aer and the AER driver; DCGM asks to isolate for uncorrectable PCIe errors
-    (re.compile(r"severity=Uncorrect|AER: Uncorrect"), "uncorrectable PCIe error"),
+    ("Uncorrect", re.compile(r"severity=Uncorrect|AER: Uncorrect"), "uncorrectable PCIe error"),
     # __pcie_print_link_status; Imbue's health check fails on it
-    (re.compile(r"available PCIe bandwidth, limited by"), "a PCIe link runs below what it can"),
+    (
+        "available PCIe",
+        re.compile(r"available PCIe bandwidth, limited by"),
+        "a PCIe link runs below what it can",
+    ),
 )
 
 
@@ -54,12 +59,12 @@ def _detail(event: ErrorEvent, details: Sequence[str]) -> str:
 
 
 def _others(lines: Sequence[str]) -> Iterator[Finding]:
-    for pattern, meaning in _OTHER:
-        seen = [line for line in lines if pattern.search(line)]
+    for words, pattern, meaning in _OTHER:
+        seen = [line for line in lines if words in line and pattern.search(line)]
         if seen:
             times = f" ({len(seen)} lines)" if len(seen) > 1 else ""
-            words = log_line(seen[0]).words[:200]
-            yield fault("host", Severity.ISOLATE, f"{meaning}{times}", words)
+            first = log_line(seen[0]).words[:200]
+            yield fault("host", Severity.ISOLATE, f"{meaning}{times}", first)
 
 
 CHECK = Check("kernel_log", Gate.A, (KERNEL_LOG,), _findings, after_load=True)

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from provisioner.agents_opening import simulated
-from provisioner.daemon import Daemon, Parts, serve_artifacts
+from provisioner.artifact_serving import serve_artifacts
+from provisioner.daemon import Daemon, Parts
 from provisioner.demo_site import DemoFiles, prepare
 from provisioner.execution.intake import find, take_in
 from provisioner.model.node import Node, NodeKind, State
@@ -46,7 +47,7 @@ class Asked:
     nodes: int = 32
     seed: int = 0
     speed: float = 300.0
-    limit_s: float = 300.0  # of real time; a loaded machine takes longer, a hung one must end
+    limit_s: float = 1800.0  # of real time; a loaded machine takes long, a hung one must end
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,7 @@ class Summary:
     violations: tuple[str, ...]
     redfish_requests: int
     wall_s: float
+    ran_out_of_time: bool
     as_planned: bool
 
 
@@ -104,7 +106,7 @@ async def run(asked: Asked, directory: Path, matrix: Path, show: Show) -> Summar
                     began,
                     asked.limit_s,
                 )
-                return await _summary(data, site, {n for n, _ in broken}, began)
+                return await _summary(data, site, {n for n, _ in broken}, began, asked.limit_s)
 
 
 @asynccontextmanager
@@ -240,6 +242,7 @@ def settings_of(asked: Asked) -> Settings:
         update={
             "send_window_s": settings.send_window_s * asked.speed,
             "request_max_s": settings.request_max_s * asked.speed,
+            "release_settle_s": settings.release_settle_s * asked.speed,
         }
     )
 
@@ -251,7 +254,9 @@ def _over(nodes: Sequence[Node], running: int) -> bool:
     return bool(nodes) and running == 0 and all(n.state in rest or n in parked for n in nodes)
 
 
-async def _summary(data: Data, site: SimulatedRunner, broken: set[str], began: float) -> Summary:
+async def _summary(
+    data: Data, site: SimulatedRunner, broken: set[str], began: float, limit_s: float
+) -> Summary:
     nodes = await data.store.nodes()
     truth = await site.get("/truth")
     hosts = [n for n in nodes if n.kind is NodeKind.HOST]
@@ -284,6 +289,7 @@ async def _summary(data: Data, site: SimulatedRunner, broken: set[str], began: f
         violations=violations,
         redfish_requests=(await site.get("/requests"))["redfish"],
         wall_s=round(time.monotonic() - began, 1),
+        ran_out_of_time=time.monotonic() - began >= limit_s,
         as_planned=as_planned,
     )
 

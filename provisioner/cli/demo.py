@@ -19,12 +19,14 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from provisioner.cli.matrix_files import read_matrix
+from provisioner.cli.matrix_files import FILE_NAME, read_matrix
 from provisioner.demo import Asked, Progress, Summary, as_json, run
 from provisioner.demo_stay import DATA, stay
 from provisioner.event_loop import new_event_loop
 from provisioner.model.input_error import InputError
 from provisioner.model.node import Node, NodeKind, State
+from provisioner.shipped import shipped
+from provisioner.store.data_directory import lock_data_directory
 
 STYLE = {
     State.DISCOVERED: "dim",
@@ -51,7 +53,7 @@ def demo(
     directory: Annotated[Path, typer.Option(help="Where files are made; emptied first.")] = Path(
         "var/demo"
     ),
-    matrix: Annotated[Path, typer.Option(help="The matrix.")] = Path("firmware_matrix.yaml"),
+    matrix: Annotated[Path, typer.Option(help="The matrix.")] = Path(FILE_NAME),
     svg: Annotated[
         Path | None, typer.Option("--svg", help="Save a picture of the middle and the end.")
     ] = None,
@@ -65,6 +67,7 @@ def demo(
     The simulated BMCs are real HTTPS Redfish endpoints on loopback, and the code that drives them
     is the code that drives real ones. Exit code 0: everything ended as it must.
     """
+    matrix = matrix if matrix != Path(FILE_NAME) else shipped(FILE_NAME)
     read_matrix([matrix])  # before anything is emptied
     _empty(directory)
     logging.basicConfig(filename=directory / LOG, level=logging.INFO)
@@ -121,7 +124,8 @@ def _empty(directory: Path) -> None:
             if not (directory / LOG).is_file():
                 problem = "it holds other files than those of a demonstration"
                 raise InputError("--directory", str(directory), problem, "Name an empty one.")
-            shutil.rmtree(directory)
+            with lock_data_directory(directory / DATA):  # or else one is still running there
+                shutil.rmtree(directory)
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         problem = f"it cannot be emptied ({error.strerror})"
@@ -201,6 +205,8 @@ def result(summary: Summary) -> Panel:
         "quarantined:",
         *(f"  {q['node']}: {q['blocker']}" for q in summary.quarantined),
     ]
+    if summary.ran_out_of_time:
+        lines += ["", "the time was over before everything rested: fewer --nodes, less load"]
     if summary.violations:
         lines += ["", "violations seen by the simulator:", *summary.violations[:10]]
     good = summary.as_planned

@@ -42,7 +42,7 @@ async def situation(store: SqlStore, node: Node, plans: PlanCache, now: float) -
     past = history(entries, operation.id if operation else "")
     return Situation(
         node=node,
-        now=now,
+        now=max([now, *(r["at"] for r in rows[:1])]),  # a simulated site's clock runs ahead
         history=rows,
         operation=operation,
         under_way=tuple(e for e in entries if e.status in OPEN | {ActionStatus.UNCLEAR}),

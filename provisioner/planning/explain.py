@@ -150,8 +150,11 @@ def _why(seen: Situation) -> Iterator[str]:
 
 
 def _last_move(rows: Sequence[Mapping[str, Any]], node: Node, now: float) -> str:
-    moved = _newest(rows, "state")
-    if moved is None or moved["detail"].get("to") != node.state.value:
+    entered = node.state.value  # two states have entries of their own, with what was decided
+    moved = next((r for r in rows if r["kind"] in ("state", entered)), None)
+    if moved is not None and moved["kind"] == entered:
+        return f"It became {entered} {ago(now - moved['at'])}."
+    if moved is None or moved["detail"].get("to") != entered:
         return "How it came into this state is not in the part of the journal that was read."
     detail = moved["detail"]
     why = word(str(detail.get("why", ""))) or "no reason was recorded"

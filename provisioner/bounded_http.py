@@ -19,6 +19,7 @@ from typing import Any
 
 import aiohttp
 
+from provisioner import permit
 from provisioner.ports import (
     CertificateChanged,
     LoginRefused,
@@ -93,6 +94,7 @@ class Attempt:
         """Called just before the first byte. aiohttp itself repeats DELETE and PUT: not here."""
         if self.sent and not self.safe:
             raise aiohttp.ClientConnectionError("the connection broke; not sent a second time")
+        permit.ask()
         self.sent = True
 
 

@@ -8,19 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
-
-from aiohttp import web
 
 from provisioner.checks import ALL as CHECKS
 from provisioner.checks.threshold_data import Limits
 from provisioner.control.campaigns import Campaigns
 from provisioner.control.certifier import Certifier
-from provisioner.control.engine import EmbeddedEngine
+from provisioner.control.cluster import Cluster
+from provisioner.control.engine import EmbeddedEngine, Engine
 from provisioner.control.fabric import FabricSessions
 from provisioner.control.isolating import Fabrics, keeper_of, tenancy_of
 from provisioner.control.observer import Observer
@@ -43,7 +40,6 @@ from provisioner.execution.reach import Reach
 from provisioner.execution.release_recheck import Rechecks
 from provisioner.execution.validator import Validator
 from provisioner.execution.work import Site
-from provisioner.model.input_error import InputError
 from provisioner.model.matrix import MAINTENANCE, Matrix
 from provisioner.planning.erasure import policy_of
 from provisioner.ports import (
@@ -96,6 +92,7 @@ class Parts:
     telemetry: Telemetry = SILENCE  # who measures what is done
     watch: WatchParts | None = None  # None: released nodes are only looked at by operations
     webhooks: tuple[WebhookBook, WebhookPosts] | None = None  # None: nobody is told
+    shared: tuple[Cluster, str] | None = None  # with peers on one database; None: alone
 
     @property
     def alerts(self) -> AlertBook | None:
@@ -119,7 +116,12 @@ class Daemon:
         executor = Executor(self.site, profiles, parts.telemetry)
         validator = Validator(self.site, parts.store, CHECKS, parts.matrix, parts.thresholds)
         self.shop = _shop(
-            parts, self.site, observer=self.observer, executor=executor, validator=validator
+            parts,
+            self.site,
+            observer=self.observer,
+            executor=executor,
+            validator=validator,
+            tenancy=self.tenancy,
         )
         self.performer = Performer(
             parts.store,
@@ -144,9 +146,7 @@ class Daemon:
         self.reconciler = Reconciler(
             parts.store, parts.clock, parts.settings, self.observer, self.performer
         )
-        self.engine = EmbeddedEngine(
-            parts.store, self.reconciler.drive, parts.settings.operations_max
-        )
+        self.engine = _engine(parts, self.reconciler)
         self.watcher = _watcher(parts, reach, self.engine)
         self.scheduler = Scheduler(
             parts.store,
@@ -173,7 +173,23 @@ class Daemon:
     async def start(self) -> None:
         """Take up what was left, then look for work for ever."""
         await self.engine.start()
-        self._ticking = [
+        if self.parts.shared is None:
+            self._lead()
+        else:
+            self._ticking = [asyncio.create_task(self._when_leading(), name="duties")]
+
+    async def _when_leading(self) -> None:
+        """What only one daemon does: here as soon as this one leads, which then lasts."""
+        assert self.parts.shared is not None
+        await self.parts.shared[0].leading()
+        self._lead()
+        await asyncio.gather(*self._ticking[1:])
+
+    def _lead(self) -> None:
+        """Look for work for ever."""
+        if self.watcher is not None and self.parts.watch is not None and self.parts.watch.attach:
+            self.parts.watch.attach(self.watcher)
+        self._ticking += [
             asyncio.create_task(self.scheduler.run(), name="scheduler"),
             asyncio.create_task(self.fabric.run(), name="fabric sessions"),
             asyncio.create_task(self.release_watch.run(), name="release watch"),
@@ -227,16 +243,23 @@ def _site(parts: Parts, reach: Reach) -> Site:
 def _campaigns(parts: Parts) -> Campaigns | None:
     if parts.campaigns is None:
         return None
-    return Campaigns(parts.store, parts.campaigns, parts.clock, parts.settings)
+    plan = None if parts.fabrics is None else parts.fabrics.plan
+    return Campaigns(parts.store, parts.campaigns, parts.clock, parts.settings, plan)
 
 
-def _watcher(parts: Parts, reach: Reach, engine: EmbeddedEngine) -> Watcher | None:
+def _engine(parts: Parts, reconciler: Reconciler) -> Engine:
+    given = (parts.store, reconciler.drive, parts.settings.operations_max)
+    if parts.shared is None:
+        return EmbeddedEngine(*given)
+    from provisioner.control.engine_dbos import DbosEngine  # only with the extra "postgresql"
+
+    return DbosEngine(*given, *parts.shared)
+
+
+def _watcher(parts: Parts, reach: Reach, engine: Engine) -> Watcher | None:
     if parts.watch is None:
         return None
-    watcher = Watcher(parts.watch, parts.store, parts.clock, parts.settings, reach, engine.submit)
-    if parts.watch.attach is not None:
-        parts.watch.attach(watcher)
-    return watcher
+    return Watcher(parts.watch, parts.store, parts.clock, parts.settings, reach, engine.submit)
 
 
 def _outbox(parts: Parts, to: tuple[WebhookBook, WebhookPosts], watcher: Watcher | None) -> Outbox:
@@ -258,29 +281,3 @@ def _shop(parts: Parts, site: Site, **more: Any) -> RepairShop | None:
         parts.tickets,
     )
     return RepairShop(needed, site, matrix=parts.matrix, **more)
-
-
-@asynccontextmanager
-async def serve_artifacts(directory: Path, host: str, port: int) -> AsyncIterator[Artifacts]:
-    """The artifact directory over plain HTTP, for devices that pull (a BFB is pulled, not pushed).
-
-    Vendor images are signed, and are verified by digest before they are offered; they hold no
-    secret, and BlueField BMCs do not verify our certificate anyway.
-    """
-    artifacts = Artifacts(directory)
-    runner = web.AppRunner(artifacts.application(), access_log=None)
-    await runner.setup()
-    site = web.TCPSite(runner, host, port)
-    try:
-        await site.start()
-    except OSError as error:
-        await runner.cleanup()
-        problem = f"cannot serve artifacts there ({error.strerror or error})"
-        remedy = "Name a free port at an address of this machine that BMCs reach."
-        raise InputError("--artifact-host", f"{host}:{port}", problem, remedy) from None
-    bound = runner.addresses[0][1]
-    artifacts.url = f"http://{host}:{bound}"
-    try:
-        yield artifacts
-    finally:
-        await runner.cleanup()

@@ -20,12 +20,14 @@ from provisioner.planning.located_yaml import SIZE_MAX, Located, load
 from provisioner.ports import Secret
 from provisioner.settings import Settings
 from provisioner.store.master_key import MasterKey, prepare_key
+from provisioner.store.postgres import is_postgres, postgres_url
 from provisioner.store.signing import Signer
 from provisioner.store.signing_rows import open_signer
 from provisioner.store.sql_store import SqlStore, open_store
 from provisioner.store.vault import Vault
 
 DATABASE = "provisioner.db"
+DATABASE_VARIABLE = "PROVISIONER_DATABASE"
 
 
 @dataclass(frozen=True)
@@ -38,10 +40,36 @@ class Data:
     master: MasterKey
 
 
+def database_of(directory: Path, option: str = "") -> str:
+    """The database: what was asked for, else PROVISIONER_DATABASE, else a file of the directory.
+
+    Raises InputError for a password on the command line, which every process here could read.
+    """
+    asked = option or os.environ.get(DATABASE_VARIABLE, "")
+    if not asked:
+        return str(directory / DATABASE)
+    source = "--database" if option else DATABASE_VARIABLE
+    if not is_postgres(asked):
+        problem = "is no PostgreSQL database"
+        raise InputError(source, "", problem, "Write postgresql://USER@HOST:PORT/NAME.")
+    if option and postgres_url(option).password is not None:
+        remedy = f"Put it into a password file (PGPASSFILE), PGPASSWORD or {DATABASE_VARIABLE}."
+        raise InputError(source, "", "holds a password, which `ps` shows to everybody", remedy)
+    return asked
+
+
+def has_data(directory: Path) -> bool:
+    """Whether there is a database already: a file, or one that the environment names."""
+    return bool(os.environ.get(DATABASE_VARIABLE)) or (directory / DATABASE).is_file()
+
+
 @asynccontextmanager
-async def open_data(directory: Path, now: float) -> AsyncIterator[Data]:
-    """Open (and make, if need be) a data directory; closed at the end."""
-    store = open_store(directory / DATABASE)
+async def open_data(directory: Path, now: float, database: str = "") -> AsyncIterator[Data]:
+    """Open (and make, if need be) a data directory; closed at the end.
+
+    `database`: as `database_of` says, where a command has an option for it.
+    """
+    store = open_store(database or database_of(directory))
     try:
         key = await prepare_key(store, directory, os.environ)
         yield Data(store, Vault(store, key), await open_signer(store, key, now), key)

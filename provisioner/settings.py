@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 
 from provisioner.checks.check import Pattern
 from provisioner.settings_api import ApiSettings
+from provisioner.settings_cluster import ClusterSettings
 from provisioner.settings_fabric import FabricSettings
 from provisioner.settings_release import ReleaseSettings
 from provisioner.settings_repair import RepairSettings
@@ -20,7 +21,13 @@ from provisioner.settings_webhooks import WebhookSettings
 
 
 class Settings(
-    TelemetrySettings, RepairSettings, FabricSettings, ApiSettings, ReleaseSettings, WebhookSettings
+    TelemetrySettings,
+    RepairSettings,
+    FabricSettings,
+    ApiSettings,
+    ReleaseSettings,
+    WebhookSettings,
+    ClusterSettings,
 ):
     """Times are seconds of the daemon's clock unless the name says otherwise."""
 

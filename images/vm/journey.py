@@ -31,7 +31,7 @@ from images.vm.lab import (
 )
 from provisioner import quirks
 from provisioner.agents_opening import AgentDoor, serve_agents
-from provisioner.daemon import serve_artifacts
+from provisioner.artifact_serving import serve_artifacts
 from provisioner.execution.agent_steps import DEPLOY
 from provisioner.model.inventory import Power
 from provisioner.model.node import Node, NodeKind

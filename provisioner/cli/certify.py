@@ -22,7 +22,7 @@ from provisioner.model.health import HealthReport
 from provisioner.model.input_error import InputError
 from provisioner.model.matrix import Matrix
 from provisioner.model.node import Node
-from provisioner.opening import DATABASE, Data, open_data, read_settings, read_thresholds
+from provisioner.opening import Data, has_data, open_data, read_settings, read_thresholds
 from provisioner.planning.rejudging import Rejudged, rejudge
 from provisioner.settings import Settings
 from provisioner.wall_clock import WallClock
@@ -58,7 +58,7 @@ def certify(
         raise InputError("certify", "", problem, "Give --rejudge; the daemon certifies by itself.")
     if bool(node) == all_:
         raise InputError("certify", "", "give a node or --all", "One of the two.")
-    if not (data / DATABASE).is_file():
+    if not has_data(data):
         problem = "there is no data directory here"
         raise InputError(str(data), "", problem, "Run `provisioner intake` first.")
     held = _Held(read_matrix(matrix or []), read_settings(settings), read_thresholds(thresholds))

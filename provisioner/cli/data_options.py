@@ -13,7 +13,7 @@ from rich.console import Console
 
 from provisioner.model.input_error import InputError
 from provisioner.model.node import Node
-from provisioner.opening import DATABASE, Data, open_data
+from provisioner.opening import Data, has_data, open_data
 from provisioner.wall_clock import WallClock
 
 DataOption = Annotated[Path, typer.Option("--data", help="Data directory of the daemon.")]
@@ -23,7 +23,7 @@ Result = TypeVar("Result")
 
 def with_data(directory: Path, work: Callable[[Data], Awaitable[Result]]) -> Result:
     """Do something with an opened data directory. Raises InputError if there is none."""
-    if not (directory / DATABASE).is_file():
+    if not has_data(directory):
         raise InputError(
             str(directory), "", "there is no data directory here", "Run `provisioner intake` first."
         )

@@ -15,6 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from provisioner.agents_opening import AgentDoor, ServedAgents, serve_agents, simulated
+from provisioner.artifact_serving import serve_artifacts
 from provisioner.cli.alert_sources import read_senders
 from provisioner.cli.api import served_api
 from provisioner.cli.checked_options import check_ca, check_directory, check_file
@@ -27,7 +28,8 @@ from provisioner.cli.fabric_options import (
     fabric_access,
 )
 from provisioner.cli.matrix_files import read_matrix
-from provisioner.daemon import Daemon, Parts, serve_artifacts
+from provisioner.cluster_opening import open_cluster
+from provisioner.daemon import Daemon, Parts
 from provisioner.event_intake import open_watch
 from provisioner.event_loop import new_event_loop
 from provisioner.execution import artifacts as artifact_files
@@ -38,7 +40,7 @@ from provisioner.hosts_opening import Hosts, open_hosts, simulated_hosts
 from provisioner.model.input_error import InputError
 from provisioner.model.matrix import Matrix
 from provisioner.nvue import NvueTransport
-from provisioner.opening import Data, open_data, read_settings, read_thresholds
+from provisioner.opening import Data, database_of, open_data, read_settings, read_thresholds
 from provisioner.ports import Clock, Remote
 from provisioner.ports.telemetry import Telemetry
 from provisioner.redfish.event_stream import RedfishStreams
@@ -64,6 +66,7 @@ PLAYBOOKS = Path("ansible/playbooks")  # without --playbooks: here, or what came
 SWITCH_KEYS = "switch_keys"  # SSH host keys of switches, pinned when their password is changed
 
 DataDirectory = Annotated[Path, typer.Option(help="Data directory; made if it is not there.")]
+Database = Annotated[str, typer.Option(help="postgresql://USER@HOST/NAME, for several daemons.")]
 Matrices = Annotated[list[Path] | None, typer.Option(help="Matrix, then overlays; repeatable.")]
 Artifacts = Annotated[Path, typer.Option(help="Directory of firmware files.")]
 ArtifactHost = Annotated[
@@ -82,6 +85,7 @@ Simulator = Annotated[Path | None, typer.Option(help="Control socket of `provisi
 
 def serve(
     data: DataDirectory = Path("var"),
+    database: Database = "",
     matrix: Matrices = None,
     artifacts: Artifacts = Path("artifacts"),
     artifact_host: ArtifactHost = "127.0.0.1",
@@ -119,13 +123,15 @@ def serve(
     remote = _checked_remote(ssh_user, ssh_key, known_hosts)
     access = fabric_access(plan, chosen, ca_file, (ufm, ufm_user, ufm_pin), default_limited)
     senders = read_senders(alert_sources)
+    database = database_of(data, database)
 
     async def run() -> None:
         clock, site = WallClock(), None if simulator is None else SimulatedRunner(simulator)
         async with (
             open_telemetry(chosen, clock) as measured,
             _wires(data, chosen, ca_file, measured.telemetry) as (transport, switches, sse),
-            open_data(data, clock.now()) as opened,
+            open_data(data, clock.now(), database) as opened,
+            open_cluster(database, chosen) as cluster,
             serve_artifacts(artifacts, artifact_host, artifact_port) as files,
             _agents(site, door, data, opened, clock, chosen, files) as served,
             _hosts(site, playbooks, data, remote, opened, clock, chosen) as hosts,
@@ -146,6 +152,7 @@ def serve(
                 watch=watch,
                 webhooks=(WebhookRows(opened.store), posts),
                 tickets=tickets,
+                shared=None if cluster is None else (cluster, database),
             )
             api = served_api(data, opened, clock, access, pinned, artifacts)
             await _until_stopped(parts, data, opened, api, measured)

@@ -1,14 +1,37 @@
-"""The embedded engine: one process drives every operation; a file lock keeps it the only one.
+"""Who drives operations: the port, and the embedded engine, one process that drives every one.
 
-At start it drives every active operation again: that, and nothing else, is crash recovery.
+A file lock keeps the embedded one single. At start it drives every active operation again: that,
+and nothing else, is crash recovery. `engine_dbos.py` is for several daemons on one database.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Protocol
 
 from provisioner.ports import Store
+
+
+class Engine(Protocol):
+    """`drive(operation)` runs under one live owner, and again after that owner's death."""
+
+    @property
+    def running(self) -> int:
+        """How many operations are driven or queued in this process."""
+        ...
+
+    async def start(self) -> None:
+        """Take up what is active."""
+        ...
+
+    async def submit(self, operation_id: str) -> None:
+        """Have an operation driven, unless it is driven already."""
+        ...
+
+    async def stop(self) -> None:
+        """Drive no more; what is under way on devices goes on, and is found again."""
+        ...
 
 
 class EmbeddedEngine:

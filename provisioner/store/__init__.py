@@ -8,6 +8,7 @@ from provisioner.store import (
     access_schema,  # noqa: F401 (its tables belong to the metadata)
     campaign_schema,  # noqa: F401 (likewise)
     case_schema,  # noqa: F401 (likewise)
+    executor_schema,  # noqa: F401 (likewise)
     webhook_schema,  # noqa: F401 (likewise)
 )
 from provisioner.store.data_directory import DataLock, lock_data_directory

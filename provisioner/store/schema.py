@@ -231,6 +231,8 @@ runs = Table(
     Column("limit_s", Double, nullable=False),
     Column("state", String, nullable=False, index=True),
     Column("ended_at", Double, nullable=False),
+    # the data directory that has its folder; "": the only one
+    Column("place", String, nullable=False, server_default=""),
 )
 
 alerts = Table(

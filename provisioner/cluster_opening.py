@@ -1,0 +1,61 @@
+"""Opens a daemon's place among several on one PostgreSQL; on a file there is no such place."""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from importlib.metadata import PackageNotFoundError, version
+from typing import NoReturn
+
+import psycopg
+
+from provisioner.control.cluster import Cluster
+from provisioner.model.input_error import InputError
+from provisioner.settings import Settings
+from provisioner.store.postgres import is_postgres, postgres_url, shown
+from provisioner.store.seat import Seat
+
+log = logging.getLogger(__name__)
+
+LOST = os.EX_TEMPFAIL  # exit code of a daemon that lost its seat: start it again
+
+
+@asynccontextmanager
+async def open_cluster(database: str, settings: Settings) -> AsyncIterator[Cluster | None]:
+    """Our seat, until the end; None with a file. Raises InputError if the server refuses it."""
+    if not is_postgres(database):
+        yield None
+        return
+    name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
+    cluster = Cluster(Seat(database, name, _built(), settings.lease_s), end_at_once)
+    try:
+        await cluster.start()
+    except psycopg.Error as error:
+        where, told = shown(postgres_url(database)), " ".join(str(error).split())
+        raise InputError(where, "", f"no place among the daemons: {told}", "Start again.") from None
+    try:
+        yield cluster
+    finally:
+        await cluster.stop()
+
+
+def end_at_once(why: str) -> NoReturn:
+    """Whoever lost its seat acts no more: no log-out, no last write, no goodbye.
+
+    A peer may be driving already what we were driving.
+    """
+    log.critical("this daemon ends at once: %s", why)
+    for handler in logging.getLogger().handlers:
+        handler.flush()
+    os._exit(LOST)
+
+
+def _built() -> str:
+    try:
+        return version("gpu-provisioner")
+    except PackageNotFoundError:  # run from a copy of its files
+        return "unknown"

@@ -1,0 +1,19 @@
+"""Settings of several daemons on one database: a part of `Settings`."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from provisioner.model.base import Record
+
+
+class ClusterSettings(Record):
+    """Only with `--database`: one daemon on a file of its own has no peers."""
+
+    lease_s: float = Field(
+        10.0,
+        ge=1.0,
+        le=120.0,
+        description="A daemon that the database has not heard for this long has lost its place; "
+        "it acts no more after three quarters of it.",
+    )

@@ -7,7 +7,7 @@ STAMP  := $(VENV)/.installed
 .DEFAULT_GOAL := help
 .PHONY: help setup test lint format demo soak fuzz fuzz-lock bench lock clean \
 	image image-check image-test vm-test image-lock bench-ansible bench-isolation \
-	soak-ports bench-release bench-campaign bench-intake bench-api wheel
+	soak-ports bench-release bench-campaign bench-intake bench-api bench-console screenshots wheel
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */  make \1\t/' | expand -t 22
@@ -87,6 +87,12 @@ bench-campaign: setup ## campaigns of 512 and 4,096 hosts against the bound of t
 
 bench-api: setup ## what pages of a 65,536-node fleet cost the API's server; last line JSON; ARGS=4096 for fewer
 	@$(VENV)/bin/python tests/bench/bench_api.py $(ARGS)
+
+bench-console: setup ## how smooth the console's map of 65,536 nodes is in Chromium; last line JSON; ARGS=4096 for fewer
+	@$(VENV)/bin/python tests/bench/bench_console.py $(ARGS)
+
+screenshots: setup ## draw docs/console/*.png anew from the tests' site, in Chromium
+	@$(VENV)/bin/python tests/console/screenshots.py
 
 bench-ansible: setup ## what a playbook costs in batches and host by host (needs root); ARGS="--hosts 20"
 	$(VENV)/bin/python tests/bench/bench_ansible.py $(ARGS)

@@ -80,9 +80,7 @@ async def boot_image(site: Site, node: Node, step: Step) -> Work | Blocker:
         problem = await drain.begin()
         if problem is not None:
             return problem  # it is in service again already
-        problem = await api.action(api.os.boot_next(), site.settings.switch_limit_s)
-        if problem is None:
-            problem = await api.action(api.os.reboot(), 0.0)
+        problem = await _rebooted(site, node, step, api)
         if problem is None:
             return Sent()
         return await drain.end() or problem
@@ -115,6 +113,19 @@ async def boot_image(site: Site, node: Node, step: Step) -> Work | Blocker:
         ),
         finish=finish,
     )
+
+
+async def _rebooted(site: Site, node: Node, step: Step, api: SwitchApi) -> Blocker | None:
+    """Into the other image. That it would start with it is read: the job's word may be lost."""
+    problem = await api.action(api.os.boot_next(), site.settings.switch_limit_s)
+    if problem is not None:
+        return problem
+    images = await api.images()
+    if isinstance(images, Blocker):
+        return images
+    if images.next not in [version for _, version in step.activates]:
+        return _failed(node, step, f"it would start with {images.next}", Reason.NOT_ACTIVATED)
+    return await api.action(api.os.reboot(), 0.0)
 
 
 # What a person does, and what is unknown to us: the guide's chapters "Upgrading Cumulus Linux" and

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from urllib.parse import quote
+
 from provisioner.execution.work import Site
 from provisioner.model.base import Record
 from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.ports import Call, PortError, SwitchAddress
 from provisioner.switches import cumulus
+
+GONE = 404  # a job is kept in memory: it is not there any more after the API was restarted
 
 
 class Images(Record):
@@ -71,7 +75,10 @@ class SwitchApi:
         )
 
     async def action(self, ask: cumulus.Ask, limit_s: float) -> Blocker | None:
-        """Start an action and wait for its job; `limit_s` 0: the switch goes away, do not wait."""
+        """Start an action and wait for its job; `limit_s` 0: the switch goes away, do not wait.
+
+        None also where the switch has forgotten the job: its state says what became of it.
+        """
         answer = await self.call(Call(ask.method, ask.path, ask.body))
         if isinstance(answer, Blocker):
             return answer
@@ -83,7 +90,11 @@ class SwitchApi:
         until = self._site.clock.now() + limit_s
         while self._site.clock.now() < until:
             try:
-                state = cumulus.read_job(await self.call(Call("GET", f"{cumulus.JOBS_PATH}/{job}")))
+                look = Call("GET", f"{cumulus.JOBS_PATH}/{quote(job, safe='')}")
+                reply = await self._site.reach.switches.request(self._address, look)
+                if reply.status == GONE:
+                    return None
+                state = cumulus.read_job(reply.json()) if reply.status < 300 else None
             except PortError:
                 state = None  # silence while waiting is no failure
             if state is not None and state.done:

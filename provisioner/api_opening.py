@@ -25,6 +25,7 @@ from provisioner.control.tenant_keeper import TenantKeeper
 from provisioner.model.access import Token
 from provisioner.model.input_error import InputError
 from provisioner.model.matrix import Matrix
+from provisioner.planning.address_plan import AddressPlan
 from provisioner.planning.planner import PlanCache
 from provisioner.ports import Clock, Credentials
 from provisioner.ports.rehearsals import Rehearsals
@@ -51,6 +52,7 @@ def api_parts(
     vault: Credentials | None = None,
     signer: Signer | None = None,
     rehearsals: Rehearsals | None = None,
+    plan: AddressPlan | None = None,
 ) -> ApiParts:
     """Everything that handlers reach. Raises InputError for settings that cannot be."""
 
@@ -85,6 +87,7 @@ def api_parts(
         vault=vault,
         signer=signer,
         rehearsals=rehearsals,
+        plan=plan,
         static={**pages.static_files(), pages.OPENAPI: document},
     )
 

@@ -78,7 +78,9 @@ class Because(Record):
 
 def requests_of(parts: ApiParts) -> CampaignRequests:
     book = CampaignRows(parts.store)
-    return CampaignRequests(parts.store, book, parts.clock, parts.settings, parts.matrix)
+    return CampaignRequests(
+        parts.store, book, parts.clock, parts.settings, parts.matrix, plan=parts.plan
+    )
 
 
 async def list_all(ask: Ask) -> Reply:

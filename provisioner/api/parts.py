@@ -12,6 +12,7 @@ from provisioner.api.console_map import Atlas
 from provisioner.api.feed import Feed
 from provisioner.control.tenant_keeper import TenantKeeper
 from provisioner.model.matrix import Matrix
+from provisioner.planning.address_plan import AddressPlan
 from provisioner.planning.planner import PlanCache
 from provisioner.ports import Clock, Credentials
 from provisioner.ports.rehearsals import Rehearsals
@@ -38,4 +39,5 @@ class ApiParts:
     vault: Credentials | None = None  # None: nothing that needs a login is done here
     signer: Signer | None = None  # None: archives are only given as they are stored
     rehearsals: Rehearsals | None = None  # None: there is no simulator in this process
+    plan: AddressPlan | None = None  # of the fabric's addresses: tells switches' planes
     atlas: Atlas = field(default_factory=Atlas)  # of the console's map

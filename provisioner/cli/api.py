@@ -93,6 +93,7 @@ async def served_api(
             vault=opened.vault,
             signer=opened.signer,
             rehearsals=RehearsalProcess(matrix, access.settings),
+            plan=access.plan,
         )
         async with serve_api(parts, data) as url:
             log.info("the API is at %s/v1/docs; its CA is %s", url, data / CERTIFICATE_FILE)

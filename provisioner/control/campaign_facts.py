@@ -7,6 +7,7 @@ shrinks. What a turn reads is the nodes' rows only.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence, Set
+from functools import lru_cache
 
 from provisioner import components
 from provisioner.control.neighbours import facing
@@ -17,7 +18,10 @@ from provisioner.model.matrix import Matrix, Release
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.plan import Neighbour, Plan
+from provisioner.planning.address_plan import AddressPlan
+from provisioner.planning.addressing import Addressing
 from provisioner.planning.campaign_moves import obstacle, pinned_elsewhere, serves
+from provisioner.planning.place_ports import Ports
 from provisioner.planning.planner import PlanCache, PlanningNode
 from provisioner.planning.profiles import choose_profile
 from provisioner.planning.rollback import WayBack, way_back
@@ -34,6 +38,7 @@ def standing(
     known: CampaignRow | None,
     leaf_rails: Mapping[str, tuple[int, ...]],
     now: float,
+    plan: AddressPlan | None = None,
 ) -> CampaignNode:
     """One node now, by its row; `known`: what its plan said at the campaign's start."""
     facts = CampaignNode(name=node.id) if known is None else known.facts
@@ -57,6 +62,7 @@ def standing(
             "unit": f"pod{location.pod}/su{location.scalable_unit}",
             "leaves": tuple(sorted({p.switch for p in node.ports})),
             "rails": leaf_rails.get(node.id, ()),
+            "planes": facts.planes or planes_of(node, plan),
             "tenant": node.tenant,
             "in_service": serves(node) or taken_back,
             "returning": returning,
@@ -71,12 +77,13 @@ def fleet(
     rows: Sequence[CampaignRow],
     pins: Sequence[ReleasePin],
     now: float,
+    plan: AddressPlan | None = None,
 ) -> tuple[CampaignNode, ...]:
     """All nodes as `rollout.decide` takes them; retired ones are left out."""
     mine = {r.node: r for r in rows}
     by_leaf = rails_of(nodes)
     return tuple(
-        standing(n, campaign, pins, mine.get(n.id), by_leaf, now)
+        standing(n, campaign, pins, mine.get(n.id), by_leaf, now, plan)
         for n in nodes
         if n.state is not State.RETIRED
     )
@@ -89,6 +96,19 @@ def rails_of(nodes: Sequence[Node]) -> dict[str, tuple[int, ...]]:
         for port in node.ports:
             found.setdefault(port.switch, set()).add(port.rail)
     return {leaf: tuple(sorted(numbers)) for leaf, numbers in found.items()}
+
+
+def planes_of(node: Node, plan: AddressPlan | None) -> tuple[int, ...]:
+    """The plane of a switch, by its planned name; () where a fabric has only one."""
+    if plan is None or plan.planes < 2 or node.kind is not NodeKind.SWITCH:
+        return ()
+    place = _ports(plan).switch_called(node.id)
+    return () if place is None else (place.plane,)
+
+
+@lru_cache(maxsize=4)
+def _ports(plan: AddressPlan) -> Ports:
+    return Ports(Addressing(plan))
 
 
 class Survey:

@@ -24,6 +24,7 @@ from provisioner.model.input_error import InputError
 from provisioner.model.matrix import Matrix
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning import waves
+from provisioner.planning.address_plan import AddressPlan
 from provisioner.planning.campaign_moves import leave, once_more, put_off, rolled_back
 from provisioner.planning.campaign_preview import Preview, preview
 from provisioner.planning.campaign_refusals import not_now, refusal, unconfirmed, unfit
@@ -55,8 +56,11 @@ class CampaignRequests:
         settings: Settings,
         matrix: Matrix,
         held: Set[str] | None = None,
+        plan: AddressPlan | None = None,
     ) -> None:
+        """`plan`: tells switches' planes; without, nobody knows them."""
         self._store = store
+        self._plan = plan
         self._book = book
         self._clock = clock
         self._settings = settings
@@ -97,7 +101,9 @@ class CampaignRequests:
 
     async def survey(self, campaign: Campaign) -> Surveyed:
         """What the campaign would mean now; touches nothing."""
-        survey = FleetSurvey(self._store, self._book, self._settings, self._matrix, self._held)
+        survey = FleetSurvey(
+            self._store, self._book, self._settings, self._matrix, self._held, self._plan
+        )
         return await survey.look(campaign, self._clock.now())
 
     async def preview(self, campaign_id: str) -> Preview:
@@ -188,7 +194,7 @@ class CampaignRequests:
         ]
         if stuck:
             return Answer(campaign, tuple(stuck))
-        facts = fleet(nodes, back, rows, (), self._clock.now())
+        facts = fleet(nodes, back, rows, (), self._clock.now(), self._plan)
         numbers = waves.assign(back, facts)
         waved = tuple(_waved(r, numbers.get(r.node, r.progress.wave)) for r in rows)
         saved = await self._book.save_campaign(back, {"by": by}, self._clock.now(), waved)

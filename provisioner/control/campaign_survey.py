@@ -10,6 +10,7 @@ from provisioner.model.campaign import Campaign, CampaignNode, NodeProgress
 from provisioner.model.campaign_row import CampaignRow
 from provisioner.model.matrix import Matrix
 from provisioner.model.node import Node, State
+from provisioner.planning.address_plan import AddressPlan
 from provisioner.planning.campaign_moves import IN_SERVICE
 from provisioner.planning.select_expression import select
 from provisioner.ports import Store
@@ -43,7 +44,9 @@ class FleetSurvey:
         settings: Settings,
         matrix: Matrix,
         held: Set[str] | None = None,
+        plan: AddressPlan | None = None,
     ) -> None:
+        self._plan = plan
         self._store = store
         self._book = book
         self._survey = Survey(store, matrix, settings, held)
@@ -75,7 +78,7 @@ class FleetSurvey:
             )
             for name, facts in mine.items()
         )
-        facts = fleet(nodes, campaign, rows, await self._book.pins(), now)
+        facts = fleet(nodes, campaign, rows, await self._book.pins(), now, self._plan)
         return Surveyed(facts, rows, tuple(sorted(already)))
 
     async def _measured(self, profiles: set[str]) -> dict[str, dict[str, float]]:

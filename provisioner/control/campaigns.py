@@ -25,6 +25,7 @@ from provisioner.model.case import Notice
 from provisioner.model.cohort import Sample
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.outcome import Blocker, Reason
+from provisioner.planning.address_plan import AddressPlan
 from provisioner.planning.campaign_moves import admitted, displaced, observed
 from provisioner.planning.campaign_progress import after
 from provisioner.planning.regression import RegressionPolicy, wave_verdict
@@ -44,8 +45,17 @@ _REGRESSION = RegressionPolicy()
 class Campaigns:
     """One per daemon. `tick` may be called at any time, as often as one likes."""
 
-    def __init__(self, store: Store, book: CampaignBook, clock: Clock, settings: Settings) -> None:
+    def __init__(
+        self,
+        store: Store,
+        book: CampaignBook,
+        clock: Clock,
+        settings: Settings,
+        plan: AddressPlan | None = None,
+    ) -> None:
+        """`plan`: tells switches' planes; without, nobody knows them."""
         self._store = store
+        self._plan = plan
         self._book = book
         self._clock = clock
         self._settings = settings
@@ -84,7 +94,7 @@ class Campaigns:
         if campaign.state not in _DECIDES:
             return None
         pins = await self._book.pins()
-        facts = fleet(list(nodes.values()), campaign, list(rows.values()), pins, now)
+        facts = fleet(list(nodes.values()), campaign, list(rows.values()), pins, now, self._plan)
         progress = {name: row.progress for name, row in rows.items()}
         decision = decide(campaign, facts, progress, self._verdicts(campaign, rows), now)
         await self._carry_out(campaign, decision, rows, nodes, pins, now)

@@ -51,6 +51,12 @@ class RepairSettings(Record):
         5.0, ge=0, description="Score of a repeat offender that people are asked to retire."
     )
 
+    retire_credentials: Literal["remove", "factory", "keep"] = Field(
+        "remove",
+        description="Logins of a retired node's BMCs: forgotten here; the factory password is set "
+        "again and then forgotten; or kept.",
+    )
+
     # work for people
     ticket_system: Literal["none", "webhook", "email"] = Field(
         "none", description="Where work for people is told; none: on the command line and the API."

@@ -11,7 +11,8 @@ import typer
 
 from provisioner.cli.data_options import DataOption, JsonOption, with_data
 from provisioner.control.case_desk import CaseDesk
-from provisioner.control.case_exchange import KEPT, Exchanges, Login, kept_factory
+from provisioner.control.case_exchange import Exchanges, Login, kept_factory
+from provisioner.execution.farewell import FACTORY
 from provisioner.model.case import Case
 from provisioner.model.input_error import InputError
 from provisioner.opening import Data, read_expected, read_secrets, read_settings
@@ -75,9 +76,9 @@ def factory(
     async def keep(opened: Data) -> None:
         for vendor, login in sorted(found.items()):
             if forget:
-                await opened.vault.remove(f"{KEPT}/{vendor}")
+                await opened.vault.remove(f"{FACTORY}/{vendor}")
             else:
-                await opened.vault.put(f"{KEPT}/{vendor}", *login)
+                await opened.vault.put(f"{FACTORY}/{vendor}", *login)
         detail = {"vendors": sorted(found), "forgotten": forget}
         await opened.store.journal("factory_logins", "", detail, WallClock().now())
 

@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 
 from provisioner.control.case_desk import CaseDesk
+from provisioner.execution.farewell import CARDS, FACTORY
 from provisioner.model.case import Case, Ending, Stage
 from provisioner.model.node import Node, State
 from provisioner.planning import parts
 from provisioner.ports import Clock, Credentials, Secret, StaleWrite, Store
 
-CARDS = "nvidia_openbmc"  # the vendor declaration of BlueField cards
-KEPT = "factory"  # beginning of the vault's names of factory logins: "factory/VENDOR"
 SAVES_MAX = 5  # a case that the daemon writes at the same moment
 Login = tuple[str, Secret]
 Factory = Callable[[str], Awaitable[Login | None]]  # vendor -> its factory login
@@ -26,7 +25,7 @@ def kept_factory(credentials: Credentials) -> Factory:
     """Factory logins that `provisioner case factory` has put into the vault."""
 
     async def find(vendor: str) -> Login | None:
-        return await credentials.current(f"{KEPT}/{vendor}")
+        return await credentials.current(f"{FACTORY}/{vendor}")
 
     return find
 

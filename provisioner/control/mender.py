@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from provisioner.control.observer import Observer
+from provisioner.control.retiring import Retirer
 from provisioner.execution.case_evidence import EvidenceCollector
 from provisioner.execution.executor import Executor
 from provisioner.execution.hold import Hold
@@ -51,11 +52,12 @@ class Mender:
         executor: Executor,
         evidence: EvidenceCollector,
         matrix: Matrix,
+        retirer: Retirer,
     ) -> None:
         self._store, self._book, self._alerts = store, book, alerts
         self._clock, self._settings = clock, settings
         self._observer, self._executor, self._evidence = observer, executor, evidence
-        self._matrix = matrix
+        self._matrix, self._retirer = matrix, retirer
         self._limits = Limits(
             resets_per_day=settings.repair_resets_per_day,
             confidence_min=settings.repair_confidence_min,
@@ -68,6 +70,8 @@ class Mender:
         if case is None:
             return ()  # it was closed meanwhile
         try:
+            if case.stage is Stage.RETIRING or 0 < case.retire_at <= self._clock.now():
+                return await self._retirer.turn(hold, case, node)
             match case.stage:
                 case Stage.OPENED | Stage.EVIDENCE:
                     await self._collect(case, node)
@@ -141,6 +145,10 @@ class Mender:
 
     async def _choose(self, case: Case, node: Node) -> None:
         now = self._clock.now()
+        if case.retire_at:  # no remedy is tried on what goes
+            later = case.model_copy(update={"next_at": case.retire_at})
+            await self._book.save_case(later, now=now)
+            return
         start = diagnose(case.faults, await self._store.inventory(node.id)).start
         earlier = [c for c in await self._book.cases(node.id, CASES_MAX) if c.id != case.id]
         past = [t for c in earlier for t in c.tries]

@@ -10,13 +10,17 @@ from provisioner.control.case_desk import CaseDesk
 from provisioner.control.mender import Mender
 from provisioner.control.observer import Observer
 from provisioner.control.repairs import Repairs
+from provisioner.control.retiring import Retirer
 from provisioner.control.ticketing import Ticketing
 from provisioner.execution.bundling import Bundler
 from provisioner.execution.case_evidence import EvidenceCollector
+from provisioner.execution.erasure import Eraser
 from provisioner.execution.executor import Executor
+from provisioner.execution.tenancy import Tenancy
 from provisioner.execution.validator import Validator
 from provisioner.execution.work import Site
 from provisioner.model.matrix import Matrix
+from provisioner.planning.erasure import policy_of
 from provisioner.ports import AlertBook, Clock, Credentials, Store
 from provisioner.ports.cases import CaseBook
 from provisioner.ports.tickets import TicketSystem
@@ -50,6 +54,7 @@ class RepairShop:
         executor: Executor,
         validator: Validator,
         matrix: Matrix,
+        tenancy: Tenancy,
     ) -> None:
         p = parts
         self._parts = parts
@@ -63,6 +68,14 @@ class RepairShop:
             executor=executor,
             evidence=EvidenceCollector(site, p.store, validator),
             matrix=matrix,
+            retirer=Retirer(
+                site,
+                p.store,
+                p.book,
+                observer=observer,
+                eraser=Eraser(site, policy_of(p.settings)),
+                tenancy=tenancy,
+            ),
         )
         bundler = Bundler(p.store, p.book, p.credentials, p.signer, p.settings.site)
         self.ticketing = Ticketing(

@@ -112,13 +112,16 @@ class Repairs:
 
     async def _released(self, case: Case, node: Node, standing: Sequence[Alert]) -> None:
         now = self._clock.now()
-        if case.stage in _BACK:
+        taken_at = case.drain_at
+        if case.retire_at and case.stage is not Stage.OPENED:
+            taken_at = case.retire_at  # it came back from repair meanwhile
+        if case.stage in _BACK and not case.retire_at:
             await self._well(case, node)
-        elif case.service is Service.KEEP:
+        elif case.service is Service.KEEP and not case.retire_at:
             quiet = now - case.opened_at >= self._settings.repair_quiet_s
             if quiet and case.origin is Origin.EVENT and not policy.opening_alerts(standing):
                 await self._close(case, node, Ending.NO_FAULT, "its alerts are over")
-        elif case.drain_at <= now:
+        elif taken_at <= now:
             draining = reclaim(node, now, for_repair=True)
             assert isinstance(draining, Node)
             note = f"taken back for repair ({case.id})"
@@ -128,8 +131,8 @@ class Repairs:
             )
 
     async def _certified(self, case: Case, node: Node) -> None:
-        if case.stage in _BACK:
-            if not node.tenant:  # else it is well once it is back
+        if case.stage in _BACK and (not case.retire_at or case.retire_at > self._clock.now()):
+            if not (node.tenant or case.retire_at):  # else it is well once it is back
                 await self._well(case, node)
             return
         why = Blocker(

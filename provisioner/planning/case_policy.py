@@ -208,6 +208,8 @@ def keys(faults: Iterable[Fault]) -> tuple[str, ...]:
 
 def waits_for(case: Case, now: float) -> str:
     """What the case of a node in `repairing` waits for; "": there is something to do now."""
+    if case.stage is Stage.RETIRING or 0 < case.retire_at <= now:
+        return ""
     if case.stage is Stage.HARDWARE:
         return case.note or "people work on it"
     if case.stage is Stage.DIAGNOSIS and case.next_at > now:

@@ -82,8 +82,8 @@ JOURNEY: dict[State, Stage] = {
         limit_s=30 * DAY_S,
     ),
     State.RETIRED: Stage(
-        work="erased, credentials removed",
-        placements=(Placement.NONE,),
+        work="erased, ports closed, credentials removed",
+        placements=_OUTSIDE,  # the maintenance tenant's ports let nothing through
         leaves_to=(),
         limit_s=3650 * DAY_S,
     ),

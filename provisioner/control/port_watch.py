@@ -71,6 +71,12 @@ class PortWatch:
         kept = self._losses.setdefault(key, deque(maxlen=LOSSES_KEPT))
         kept.extend([Interruption(down_at=report.at, up_at=report.at)] * hidden)
 
+    def forget(self, node: str) -> None:
+        """A node that serves no more: restarts and moves between two tenants are no flaps."""
+        for kept in (self._looks, self._losses):
+            for key in [k for k in kept if k[0] == node]:
+                del kept[key]
+
     def nodes(self) -> frozenset[str]:
         """Nodes of which something is known."""
         return frozenset(node for node, _ in (*self._looks, *self._losses))

@@ -85,7 +85,7 @@ class Watcher:
             streams_max=settings.watch_streams_max,
         )
         self.ports = PortWatch()
-        self.leaves = LeafCounts(reach, clock, settings.watch_s, self.ports.take)
+        self.leaves = LeafCounts(reach, clock, settings.watch_s, self._counted)
         self.looked: dict[str, float] = {}  # node -> when it was last glanced at, for people
         self._turns: dict[str, _Turns] = {}
         self._nodes: dict[str, Node] = {}
@@ -171,6 +171,10 @@ class Watcher:
     async def count(self, reports: Iterable[PortReport]) -> None:
         """Somebody else counted at ports; what it means is said in the next round."""
         for report in reports:
+            self.ports.take(report)
+
+    def _counted(self, report: PortReport) -> None:
+        if report.node in self._nodes:  # else it left while its leaf was asked
             self.ports.take(report)
 
     def _first(self, node: Node, now: float) -> _Turns:
@@ -265,6 +269,9 @@ class Watcher:
             del self._turns[name]
             self.looked.pop(name, None)
             self.eyes.forget(name)
+            self.ports.forget(name)
+            if name in nodes:
+                await self.keeper.level(name, {"watch.ports": ()})
         await self.feeds.leave(frozenset(self._nodes))
         for name in sorted(self.feeds.subscribed - set(self._nodes)):
             if name in nodes:

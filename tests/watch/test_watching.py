@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import virtual_time
 from serving import HOST, Serving, world
 
+from provisioner.control.port_watch import PortReport
 from provisioner.model.alert import ANY, Override
 from provisioner.model.node import State
 
@@ -168,14 +169,18 @@ def test_a_stream_that_breaks_is_opened_again_after_the_last_event(tmp_path: Pat
 
 
 def test_a_node_that_serves_no_more_is_let_alone(tmp_path: Path) -> None:
-    async def story(serving: Serving) -> int:
+    async def story(serving: Serving) -> tuple[bool, int, Any, Any]:
         await serving.start()
         assert await serving.until(lambda _: bool(serving.streams.open_now), 900)
+        at = serving.world.clock.now() - 600
+        await serving.watcher.count([PortReport(node=HOST, port="rail0", link="down", at=at)])
+        flat = await serving.until(lambda s: ("LinkDown", "rail0") in s, 60)
         node = await serving.node()
         await serving.world.store.save_node(
             node.moved(State.QUARANTINED, serving.world.clock.now())
         )
         await serving.world.clock.sleep(60)
-        return serving.watcher.feeds.followed
+        watcher = serving.watcher
+        return flat, watcher.feeds.followed, watcher.ports.nodes(), await serving.standing()
 
-    assert lived(tmp_path, story) == 0
+    assert lived(tmp_path, story) == (True, 0, frozenset(), {})

@@ -2,11 +2,11 @@
 
 import { all, ask, maybe } from "./api.js";
 import { asks, operation_words } from "./dialog.js";
-import { blockers, chip, empty, facts, link, made, section, table, tell } from "./dom.js";
+import { at, blockers, chip, empty, facts, link, made, section, table, tell } from "./dom.js";
 import { follow } from "./live.js";
 import { lasts, many, number, when } from "./words.js";
 
-const STATES = ["done", "soaking", "admitted", "notified", "deferred", "pending", "skipped", "failed"];
+const STATES = ["done", "soaking", "admitted", "failed", "notified", "deferred", "skipped", "pending"];
 const SHOWN_MAX = 200; // nodes in the table of one campaign
 
 export async function page({ parts, signal, me, go, again }) {
@@ -22,7 +22,7 @@ async function list({ signal, me, go, again }) {
   }) : null;
   const body = rows.length
     ? section("All campaigns", table("Campaigns, the newest first", [["Campaign"], ["State"], ["Release"], ["Nodes"], ["By"], ["Made", "num"]],
-      rows.map((c) => [link(["campaigns", c.id], c.id), made("span", {}, chip(c.state, "campaign"), c.reason ? made("span", { class: "quiet block" }, c.reason) : null), c.release, made("code", {}, c.select), c.created_by, when(c.created_at)])))
+      rows.map((c) => [link(["campaigns", c.id], c.id), made("span", {}, chip(c.state, "campaign"), c.reason ? made("span", { class: "quiet block" }, c.reason) : null), c.release, made("code", {}, c.select), c.created_by, at(c.created_at)])))
     : empty("There is no campaign yet.", "Draft one here, or with `provisioner campaign create --release NAME --select EXPRESSION`.");
   return { title: "Campaigns", body, beside: make ? made("div", { class: "buttons" }, make) : null, end: follow((row) => row.kind === "campaign", () => again()) };
 }
@@ -122,7 +122,7 @@ function waves({ campaign, nodes: rows }) {
       part.style.flexGrow = String(n);
       return part;
     }));
-    return made("li", {}, made("p", {}, made("span", { class: "strong" }, canary && wave === 0 ? "Canaries" : `Wave ${wave + (canary ? 0 : 1)}`), made("span", { class: "quiet" }, ` · ${many(members.length, "node")}`)), bar, made("p", { class: "quiet" }, words));
+    return made("li", {}, made("p", {}, made("span", { class: "strong" }, canary && wave === 0 ? "Canaries" : `Wave ${wave + (canary ? 0 : 1)}`), made("span", { class: "quiet" }, ` · ${many(members.length, "node")}`)), bar, made("ul", { class: "chips" }, counts.map(([state, n]) => made("li", {}, chip(state, "progress"), " ", number(n)))));
   });
   return section("Waves", made("ol", { class: "waves", "aria-live": "off" }, items));
 }
@@ -132,7 +132,7 @@ function nodes({ nodes: rows }) {
   const first = [...rows].sort((a, b) => rank[a.state] - rank[b.state] || a.wave - b.wave || a.node.localeCompare(b.node, "en", { numeric: true })).slice(0, SHOWN_MAX);
   return section("Nodes", rows.length > first.length ? made("p", { class: "quiet" }, `The first ${number(first.length)} of ${number(rows.length)}: what needs you comes first.`) : null,
     table("Nodes of the campaign", [["Node"], ["Progress"], ["Wave", "num"], ["Admitted", "num"], ["Finished", "num"], ["Reason"]],
-      first.map((n) => [link(["nodes", n.node], n.node), chip(n.state, "progress"), String(n.wave), when(n.admitted_at), when(n.finished_at), n.reason || (n.deferred_until ? `put off until ${when(n.deferred_until)}` : n.earliest_at ? `not before ${when(n.earliest_at)}` : "—")])));
+      first.map((n) => [link(["nodes", n.node], n.node), chip(n.state, "progress"), String(n.wave), at(n.admitted_at), at(n.finished_at), n.reason || (n.deferred_until ? `put off until ${when(n.deferred_until)}` : n.earliest_at ? `not before ${when(n.earliest_at)}` : "—")])));
 }
 
 function forecast(seen) {

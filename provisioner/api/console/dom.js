@@ -1,6 +1,8 @@
 // Builds pages. Rule: what a device, a person or the server said becomes text, never markup; there
 // is no other way to put words into a page than `made`.
 
+import { moment, when } from "./words.js";
+
 const OWN = /^(#|\/(console|v1)\/)/;
 
 /** An element. `about`: attributes; `on`: {event: handler}; `class`; null and false are left out. */
@@ -41,19 +43,22 @@ export function link(where, words, about = {}) {
 
 /** A table: heads are [words, class]; rows are arrays of children for each cell. */
 export function table(caption, heads, rows) {
-  const head = made("tr", {}, heads.map((h) => made("th", { scope: "col", class: h[1] }, h[0])));
-  const body = rows.map((row) => made("tr", {}, row.map((cell, i) => made(
-    i === 0 ? "th" : "td", { scope: i === 0 ? "row" : null, class: heads[i][1], "data-head": heads[i][0] }, cell,
+  // on a narrow screen each row becomes a card: the roles say that it still is a table
+  const head = made("tr", { role: "row" }, heads.map((h) => made("th", { scope: "col", role: "columnheader", class: h[1] }, h[0])));
+  const body = rows.map((row) => made("tr", { role: "row" }, row.map((cell, i) => made(
+    i === 0 ? "th" : "td", {
+      scope: i === 0 ? "row" : null, role: i === 0 ? "rowheader" : "cell", class: [heads[i][1], cell === "—" && "none"].filter(Boolean).join(" ") || null, "data-head": heads[i][0],
+    }, made("div", {}, cell),
   ))));
   return made("div", { class: "scroll", role: "region", "aria-label": caption, tabindex: "0" },
-    made("table", {}, made("caption", { class: "visually-hidden" }, caption),
-      made("thead", {}, head), made("tbody", {}, body)));
+    made("table", { role: "table" }, made("caption", { class: "visually-hidden" }, caption),
+      made("thead", { role: "rowgroup" }, head), made("tbody", { role: "rowgroup" }, body)));
 }
 
 /** Pairs of a name and what it is; pairs without a value are left out. */
-export function facts(pairs) {
+export function facts(pairs, kind = "") {
   const shown = pairs.filter(([, value]) => value !== null && value !== undefined && value !== "");
-  return made("dl", { class: "facts" }, shown.map(([name, value]) => made("div", {},
+  return made("dl", { class: `facts ${kind}` }, shown.map(([name, value]) => made("div", {},
     made("dt", {}, name), made("dd", {}, value))));
 }
 
@@ -62,6 +67,11 @@ export function section(title, ...children) {
   const id = `s-${title.toLowerCase().replace(/[^a-z]+/g, "-")}`;
   return made("section", { class: "card", "aria-labelledby": id },
     made("h2", { id }, title), children);
+}
+
+/** A moment, short; the whole of it when pointed at. */
+export function at(seconds) {
+  return moment(seconds) === "—" ? "—" : made("time", { datetime: new Date(seconds * 1000).toISOString(), title: when(seconds) }, moment(seconds));
 }
 
 /** What stands where there is nothing yet, with what to do. */
@@ -76,9 +86,14 @@ export function chip(word, kind = "state") {
 
 /** What stands in the way, each with what would take it away. */
 export function blockers(rows) {
-  return made("ul", { class: "blockers" }, rows.map((b) => made("li", {},
-    made("p", {}, made("span", { class: "strong" }, b.subject), ": ", b.detail || b.reason.replaceAll("_", " ")),
-    made("p", { class: "unblock" }, made("span", { class: "tag" }, "To unblock"), " ", b.unblock || "Nobody knows yet."),
+  const groups = new Map(); // the same of many is said once
+  for (const b of rows) {
+    const key = JSON.stringify([b.detail, b.reason, b.unblock]);
+    groups.set(key, [...(groups.get(key) ?? []), b]);
+  }
+  return made("ul", { class: "blockers" }, [...groups.values()].map((same) => made("li", {},
+    made("p", {}, made("span", { class: "strong" }, same.map((b) => b.subject).join(", ")), ": ", same[0].detail || same[0].reason.replaceAll("_", " ")),
+    made("p", { class: "unblock" }, made("span", { class: "tag" }, "To unblock"), " ", same[0].unblock || "Nobody knows yet."),
   )));
 }
 

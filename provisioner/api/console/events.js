@@ -1,8 +1,8 @@
 // What happens, as it happens: the newest first. Nothing is asked for again and again.
 
-import { empty, link, made } from "./dom.js";
+import { chip, empty, link, made } from "./dom.js";
 import { live } from "./live.js";
-import { when } from "./words.js";
+import { lasts, when } from "./words.js";
 
 const KEPT = 500; // rows on the page
 const BEFORE = 200; // rows that are told again at the beginning
@@ -24,7 +24,7 @@ export async function page({ query }) {
   const draw = () => {
     frame = 0;
     const shown = rows.filter(fits);
-    list.replaceChildren(...shown.map(line));
+    list.replaceChildren(...by_day(shown));
     said.replaceChildren(shown.length ? `${shown.length} events${held ? ", held" : ""}` : rows.length ? "No event is like that." : empty("Nothing happened lately.", "Events show up here by themselves."));
   };
   const soon = () => { if (!held) frame ||= requestAnimationFrame(draw); };
@@ -56,8 +56,34 @@ export async function page({ query }) {
   return { title: "Events", body, shown: draw, end: () => { live.removeEventListener("row", heard); cancelAnimationFrame(frame); } };
 }
 
+/** The rows with the day above those of a day. */
+function by_day(rows) {
+  const told = [];
+  let last = "";
+  for (const row of rows) {
+    const day = when(row.at).slice(0, -14);
+    if (day !== last) told.push(made("li", { class: "day" }, day));
+    last = day;
+    told.push(line(row));
+  }
+  return told;
+}
+
 function line(row) {
-  const words = Object.entries(row.detail).map(([name, value]) => `${name} ${typeof value === "string" ? value : JSON.stringify(value)}`).join(" · ");
-  return made("li", {}, made("time", { datetime: new Date(row.at * 1000).toISOString() }, when(row.at)), made("span", { class: "tag" }, row.kind.replaceAll("_", " ")),
-    row.node ? link(["nodes", row.node], row.node) : made("span", { class: "quiet" }, "site"), made("span", { class: "event-words" }, words.slice(0, WORDS_MAX)));
+  const { to, why, ...rest } = row.detail;
+  return made("li", {}, made("time", { datetime: new Date(row.at * 1000).toISOString(), title: when(row.at) }, when(row.at).slice(-12, -4)), made("span", { class: "tag" }, row.kind.replaceAll("_", " ")),
+    row.node ? link(["nodes", row.node], row.node) : made("span", { class: "quiet" }, "site"),
+    made("span", { class: "event-words" }, typeof to === "string" ? [chip(to), " "] : null, [why, said(rest)].filter(Boolean).join(" · ").slice(0, WORDS_MAX)));
+}
+
+/** What else a row says: "state started · by ada". */
+function said(detail, depth = 0) {
+  return Object.entries(detail).map(([name, value]) => {
+    if (value === "" || value === null || (Array.isArray(value) && !value.length)) return "";
+    const word = name.replaceAll("_", " ");
+    if (name.endsWith("_at") && typeof value === "number") return `${word.slice(0, -3)} ${when(value)}`;
+    if (name.endsWith("_s") && typeof value === "number") return `${word.slice(0, -2)} ${lasts(value)}`;
+    if (value && typeof value === "object") return depth < 2 && !Array.isArray(value) ? said(value, depth + 1) : `${word} ${JSON.stringify(value)}`;
+    return `${word} ${value}`;
+  }).filter(Boolean).join(" · ");
 }

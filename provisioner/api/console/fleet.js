@@ -30,6 +30,7 @@ class View {
       autocomplete: "off", autocapitalize: "off", "aria-describedby": "where-said", maxlength: "2000",
     });
     this.said = made("p", { id: "where-said", class: "said", role: "status" });
+    this.bar = made("div", { class: "stackbar", role: "img" });
     this.legend = made("ul", { class: "legend", "aria-label": "Legend: choose one to see only these" });
     this.pointed = made("p", { class: "pointed", "aria-live": "polite", "aria-atomic": "true" });
     this.box = made("div", {
@@ -53,7 +54,7 @@ class View {
         this.#choice("Show", "as", [["map", "Map"], ["table", "Table"]]),
         zooms,
         made("div", { class: "grow filter" }, made("label", { for: "where", class: "visually-hidden" }, "Filter: an expression over nodes"), this.filter)),
-      this.said, this.legend, this.box, this.rows.body, this.pointed);
+      this.said, this.bar, this.legend, this.box, this.rows.body, this.pointed);
     this.filter.addEventListener("input", () => {
       clearTimeout(this.#timer);
       this.#timer = setTimeout(() => this.update(), 150);
@@ -129,6 +130,13 @@ class View {
 
   #legend(counts, colour) {
     const words = [...counts].sort((a, b) => b[1] - a[1]);
+    this.bar.setAttribute("aria-label", words.map(([word, n]) => `${number(n)} ${word || "none"}`).join(", ") || "nothing");
+    this.bar.replaceChildren(...words.map(([word, n]) => {
+      const part = made("span");
+      part.style.flexGrow = String(n);
+      part.style.background = colour(word);
+      return part;
+    }));
     const entries = words.slice(0, 12).map(([word, n]) => {
       const swatch = made("span", { class: "swatch", "aria-hidden": "true" });
       swatch.style.background = colour(word);

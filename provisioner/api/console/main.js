@@ -92,7 +92,7 @@ function bar() {
   const nav = made("nav", { "aria-label": "Pages" }, NAV.map(([name, words]) => link([name], words, { "data-page": name })));
   const theme = made("button", { type: "button", class: "small ghost", on: { click: turn } }, "");
   at("bar").replaceChildren(
-    made("a", { class: "brand", href: "#/fleet" }, made("span", { class: "brand-sign", "aria-hidden": "true" }), "Provisioner"),
+    made("a", { class: "brand", href: "#/fleet" }, made("span", { class: "brand-sign", "aria-hidden": "true" }), made("span", { class: "brand-words" }, "Provisioner")),
     nav, made("div", { class: "who" }, dot, made("span", { class: "subject" }, `${me.subject} (${me.roles.join(", ")})`), theme,
       made("button", { type: "button", class: "small ghost", on: { click: leave } }, "Sign out")),
   );
@@ -149,6 +149,7 @@ async function begin(who) {
 }
 
 async function open() {
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { if (me) label(); });
   gone.addEventListener("signed-out", () => { if (me) out("Your token is not good any more: sign in with another one."); });
   window.addEventListener("hashchange", () => { if (me) show(); });
   address.first = true;

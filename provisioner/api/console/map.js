@@ -4,7 +4,16 @@
 import { tame } from "./dom.js";
 import { lay, rows_between } from "./map_layout.js";
 
+const NAMED_FROM = 60; // pixels; larger squares have the node's name in them
 const ROUND_FROM = 12; // pixels; smaller squares are written as pixels, which costs a tenth
+
+/** Black or white, whichever is read better on a colour (WCAG 2.2, relative luminance). */
+function upon(colour) {
+  const n = Number.parseInt(colour.slice(1), 16);
+  const part = (c) => (c / 255 <= 0.04045 ? c / 255 / 12.92 : ((c / 255 + 0.055) / 1.055) ** 2.4);
+  const light = 0.2126 * part(n >> 16) + 0.7152 * part((n >> 8) & 0xff) + 0.0722 * part(n & 0xff);
+  return (light + 0.05) / 0.05 > 1.05 / (light + 0.05) ? "#0b1118" : "#ffffff";
+}
 
 /** "#2f9e5b" as a pixel of an image: A, B, G, R. */
 function pixel(colour) {
@@ -103,7 +112,8 @@ export class FleetMap {
     const off = ink.getPropertyValue("--cell-off").trim();
     if (this.#layout.cell < ROUND_FROM) this.#pixels(g, seen, ratio, index, paint.map(pixel), pixel(off));
     else this.#squares(g, seen, index, paint, off);
-    if (this.#layout.cell >= 9) this.#signs(g, seen, ink);
+    if (this.#layout.cell >= NAMED_FROM * this.#layout.words / 11) this.#names(g, seen, ink, index, paint);
+    else if (this.#layout.cell >= 9) this.#signs(g, seen, ink);
     this.#words(g, box.scrollTop, h, ink);
   }
 
@@ -175,6 +185,26 @@ export class FleetMap {
     g.stroke();
   }
 
+  /** Names, and of what needs a person the state in words. */
+  #names(g, seen, ink, index, paint) {
+    const { cell, step, words } = this.#layout;
+    const { fleet, picked } = this.view;
+    g.textBaseline = "alphabetic";
+    for (const [group, x0, y0] of seen) {
+      for (let k = 0; k < group.cells.length; k += 1) {
+        const i = group.cells[k];
+        const [x, y] = [x0 + (k % group.cols) * step + words / 2, y0 + Math.floor(k / group.cols) * step];
+        g.fillStyle = picked && !picked[i] ? ink.getPropertyValue("--quiet") : upon(paint[index[i]]);
+        g.font = `600 ${words}px ${ink.fontFamily}`;
+        this.#write(g, fleet.nodes[i], x, y + cell - words * 0.75, cell - words, 2);
+        if (fleet.word("state", i) === "quarantined") {
+          g.font = `700 ${Math.round(words * 1.6)}px ${ink.fontFamily}`;
+          g.fillText("✕", x, y + words * 1.9);
+        }
+      }
+    }
+  }
+
   /** [group, x, y] of the groups that are seen; y is that of their first square. */
   #seen(top, h) {
     const found = [];
@@ -215,12 +245,12 @@ export class FleetMap {
     }
   }
 
-  #write(g, words, x, y, room) {
+  #write(g, words, x, y, room, most = 3) {
     let text = tame(words);
     if (g.measureText(text).width > room) {
       let keep = Math.floor((text.length * room) / g.measureText(text).width) - 1;
       while (keep > 2 && g.measureText(`${text.slice(0, keep)}…`).width > room) keep -= 1;
-      if (keep < 3) return;
+      if (keep < most) return;
       text = `${text.slice(0, keep)}…`;
     }
     g.fillText(text, x, y);

@@ -3,7 +3,7 @@
 
 import { number } from "./words.js";
 
-const SIZES = [52, 44, 38, 34, 28, 24, 20, 17, 14, 12, 10, 9, 8, 7, 6, 5, 4, 3]; // pixels of a square; the largest that fits
+const SIZES = [96, 80, 66, 52, 44, 38, 34, 28, 24, 20, 17, 14, 12, 10, 9, 8, 7, 6, 5, 4, 3]; // pixels of a square; the largest that fits
 const SMALLEST = 5; // smaller ones nobody can point at: the map scrolls instead
 const EDGE = 16; // pixels around the whole map
 const LAST = ["Switches", "Without a rack", "Without a rail"]; // all others come before, in their order

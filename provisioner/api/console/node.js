@@ -2,7 +2,7 @@
 
 import { all, ask, maybe } from "./api.js";
 import { asks, operation_words } from "./dialog.js";
-import { blockers, chip, empty, facts, link, made, section, table, tell } from "./dom.js";
+import { at, blockers, chip, empty, facts, link, made, section, table, tell } from "./dom.js";
 import { follow } from "./live.js";
 import { ago, lasts, many, number, short, when } from "./words.js";
 
@@ -24,14 +24,18 @@ export async function page({ parts, signal, me, go, again }) {
     all(`/events?node=${encodeURIComponent(name)}&kind=state`, 2000, { signal }).catch(() => []),
   ]);
   const body = made("div", { class: "stack" },
-    top(node), waiting(node),
+    waiting(node),
     section("Journey", journey(node, past)),
-    staff ? section("Plan", planned(plan, node)) : null,
-    staff ? section("Components", components(seen)) : null,
-    section("Evidence", evidence(report)),
-    section("Certificate", certificate(proof)),
-    section("Cases", case_rows(cases)),
-    staff ? section("Last actions", last_actions(actions)) : null);
+    made("div", { class: "duo" },
+      made("div", { class: "stack" },
+        staff ? section("Plan", planned(plan, node)) : null,
+        staff ? section("Components", components(seen)) : null,
+        section("Evidence", evidence(report))),
+      made("div", { class: "stack" },
+        section("Node", top(node)),
+        section("Certificate", certificate(proof)),
+        section("Cases", case_rows(cases)),
+        staff ? section("Last actions", last_actions(actions)) : null)));
   const end = follow((row) => row.node === name, () => again());
   return { title: name, heading: [name, " ", chip(node.state)], beside: verbs(node, me, path, again), body, end };
 }
@@ -65,16 +69,15 @@ function verbs(node, me, path, again) {
 function top(node) {
   const place = node.location;
   const leaves = [...new Set(node.ports.map((p) => p.switch))];
-  return made("div", { class: "card" }, facts([
-    ["In this state", `${lasts(Date.now() / 1000 - node.entered_at)}, since ${when(node.entered_at)}`],
-    ["Doing", node.note], ["Release", node.release], ["Profile", node.profile],
+  return facts([
+    ["In this state", made("span", { title: when(node.entered_at) }, lasts(Date.now() / 1000 - node.entered_at))], ["Now", node.note], ["Release", node.release], ["Profile", node.profile],
     ["Tenant", node.tenant ? link(["tenants", node.tenant], node.tenant) : "nobody's"],
     ["Placement", node.vrf ? `${node.placement}, VRF ${node.vrf}` : node.placement],
     ["Place", place.rack ? `${place.site}, pod ${place.pod}, unit ${place.scalable_unit}, ${place.rack}` : `${place.site}`],
     ["Address", node.address],
-    ["Cables", leaves.length ? leaves.map((leaf, i) => [i ? ", " : "", link(["nodes", leaf], leaf)]) : ""],
+    ["Cables", leaves.length ? made("span", { class: "links" }, leaves.map((leaf) => link(["nodes", leaf], leaf))) : ""],
     ["Boots", node.boots], ["Remedies tried", node.attempts ? number(node.attempts) : ""],
-  ]));
+  ], "narrow");
 }
 
 function waiting(node) {
@@ -92,7 +95,7 @@ function journey(node, past) {
     return made("li", { "data-how": how, "data-word": state, "aria-current": how === "now" ? "step" : null },
       made("span", { class: "step-name" }, state), made("span", { class: "step-when" }, how === "now" ? ago(node.entered_at) : row ? ago(row.at) : how === "past" ? "" : "—"));
   });
-  const rows = [...past].reverse().slice(0, 12).map((row) => [when(row.at), chip(String(row.detail.to ?? "")), String(row.detail.why ?? "")]);
+  const rows = [...past].reverse().slice(0, 12).map((row) => [at(row.at), chip(String(row.detail.to ?? "")), String(row.detail.why ?? "")]);
   return [made("ol", { class: "journey" }, steps),
     rows.length ? made("details", {}, made("summary", {}, `${many(past.length, "change")} of state`), table("Changes of state", [["When", "num"], ["To"], ["Why"]], rows)) : null];
 }
@@ -103,7 +106,8 @@ function planned(plan, node) {
   if (plan.blockers.length) told.push(blockers(plan.blockers));
   if (plan.in_flight.length) told.push(made("p", {}, `Under way: ${plan.in_flight.join(", ")}`));
   if (!plan.steps.length) {
-    if (!plan.blockers.length) told.push(empty("Nothing is to be done.", `Everything that ${plan.release || node.release} pins runs.`));
+    if (plan.in_flight.length) told.push(empty("It is looked at again once that has ended.", ""));
+    else if (!plan.blockers.length) told.push(empty("Nothing is to be done.", `Everything that ${plan.release || node.release} pins runs.`));
     return told;
   }
   told.unshift(made("p", { class: "quiet" }, `${many(plan.steps.length, "step")}, ${many(plan.resets, "reset")}, about ${lasts(plan.duration_s)}, to ${plan.release}.`));
@@ -119,8 +123,13 @@ const words = (word) => word.replaceAll("_", " ");
 function components(seen) {
   if (!seen) return empty("It was not seen yet.", "Its inventory is read first of all; see what stands in the way.");
   const sign = (met) => (met === null ? made("span", { class: "quiet" }, "not pinned") : chip(met ? "met" : "not met", "fact"));
-  const rows = seen.components.map((c) => [
-    made("span", {}, c.kind, made("span", { class: "quiet block" }, c.slot)), c.target || "—", c.running || "unknown", c.staged || "—", c.background_copied || "—", c.pending ? words(c.pending) : "—", sign(c.met),
+  const alike = new Map(); // eight NICs of which the same is so are one row
+  for (const c of seen.components) {
+    const key = JSON.stringify({ ...c, slot: "" });
+    alike.set(key, [...(alike.get(key) ?? []), c]);
+  }
+  const rows = [...alike.values()].map((same) => [same[0], same.map((c) => c.slot)]).map(([c, slots]) => [
+    made("span", {}, c.kind, made("span", { class: "quiet block" }, slots.length > 2 ? `${many(slots.length, "slot")}, ${slots[0]} to ${slots.at(-1)}` : slots.join(", "))), c.target || "—", c.running || "unknown", c.staged || "—", c.background_copied || "—", c.pending ? words(c.pending) : "—", sign(c.met),
   ]);
   return [
     made("p", { class: "quiet" }, [seen.vendor, seen.model].filter(Boolean).join(" ")),
@@ -133,7 +142,7 @@ function components(seen) {
 
 function evidence(report) {
   if (!report) return empty("It was not validated yet.", "Checks run once every component is at its pin.");
-  const rows = report.results.map((r) => [r.check, `gate ${r.gate}`.toUpperCase().replace("GATE", "Gate"), chip(r.verdict, "fact"),
+  const rows = report.results.map((r) => [r.check, r.gate.toUpperCase(), chip(r.verdict, "fact"),
     r.findings.length ? made("ul", { class: "plain" }, r.findings.map((f) => made("li", {}, made("span", { class: "strong" }, f.part), `: ${f.detail}`, f.measured ? ` (${f.measured}${f.wanted ? `, wanted ${f.wanted}` : ""})` : "", " ", made("span", { class: "tag" }, words(f.severity))))) : "—",
     r.evidence ? made("code", { title: r.evidence }, short(r.evidence)) : "—"]);
   return [made("p", { class: "quiet" }, `Validated ${when(report.ended_at)}; of the inventory ${short(report.inventory_digest)}.`),
@@ -147,15 +156,15 @@ function certificate(proof) {
     ["In force", chip(proof.in_force ? "yes" : "no", "fact")], ["Id", made("code", {}, c.id)], ["Issued", when(c.issued_at)], ["Expires", `${when(c.expires_at)} (${ago(c.expires_at)})`],
     ["Revoked", proof.revoked_at ? `${when(proof.revoked_at)}: ${proof.revoked_reason}` : ""], ["Gates", c.gates.map((g) => g.gate.toUpperCase()).join(", ")],
     ["Bound to", `${many(c.serials.length, "serial")}, ${many(c.versions.length, "version")}, ${many(c.ports.length, "port")}`], ["Key", made("code", {}, short(c.key_id))],
-  ]), made("p", {}, made("a", { href: `/v1/certificates/${encodeURIComponent(c.id)}/attestation` }, "Signed attestation (in-toto)"))];
+  ], "narrow"), made("p", {}, made("a", { href: `/v1/certificates/${encodeURIComponent(c.id)}/attestation` }, "Signed attestation (in-toto)"))];
 }
 
 function case_rows(cases) {
   if (!cases?.items.length) return empty("There is no case.", "");
-  return table("Cases of this node", [["Case"], ["Stage"], ["Opened", "num"], ["Reason"]], cases.items.map((c) => [link(["cases", c.id], c.id), chip(c.stage, "stage"), when(c.opened_at), c.reason]));
+  return table("Cases of this node", [["Case"], ["Stage"], ["Opened", "num"], ["Reason"]], cases.items.map((c) => [link(["cases", c.id], c.id), chip(c.stage, "stage"), at(c.opened_at), c.reason]));
 }
 
 function last_actions(actions) {
   if (!actions?.items.length) return empty("Nothing was done to it yet.", "");
-  return table("Physical actions, the newest first", [["Begun", "num"], ["Action"], ["Status"], ["Outcome"]], actions.items.map((a) => [when(a.intended_at), a.action, chip(a.status, "fact"), a.outcome || "—"]));
+  return table("Physical actions, the newest first", [["Begun", "num"], ["Action"], ["Status"]], actions.items.map((a) => [at(a.intended_at), made("span", {}, a.action, a.outcome ? made("span", { class: "quiet block" }, a.outcome) : null), chip(a.status, "fact")]));
 }

@@ -1,6 +1,7 @@
 // Numbers and times as people read them.
 
 const day = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "medium", timeZone: "UTC" });
+const brief = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", timeZone: "UTC" });
 const count = new Intl.NumberFormat("en-GB");
 
 /** 12,345 */
@@ -14,6 +15,9 @@ export function when(at) {
   if (!at || !Number.isFinite(at) || Math.abs(at) > 8e12) return "—";
   return `${day.format(new Date(at * 1000))} UTC`;
 }
+
+/** The same for a column of a table: "21 Nov, 14:22". */
+export const moment = (at) => (when(at) === "—" ? "—" : brief.format(new Date(at * 1000)));
 
 /** How long: "2 h 5 min". */
 export function lasts(seconds) {

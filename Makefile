@@ -5,7 +5,7 @@ ARGS   ?=
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test lint format demo soak fuzz fuzz-lock bench lock clean \
+.PHONY: help setup test lint docs tutorial format demo soak fuzz fuzz-lock bench lock clean \
 	image image-check image-test vm-test image-lock bench-ansible bench-isolation \
 	soak-ports bench-release bench-campaign bench-intake bench-api bench-console screenshots wheel
 
@@ -34,6 +34,13 @@ format: setup ## let ruff format the code
 
 demo: setup ## the whole journey on a simulated site, a minute or two; ARGS=--json for machines
 	@$(VENV)/bin/provisioner demo $(ARGS)
+
+docs: setup ## build the pages of docs/ as a site in build/docs; a broken reference is an error
+	@$(VENV)/bin/python -m sphinx -q -W --keep-going -b html -d build/doctrees docs build/docs
+	@echo "build/docs/index.html"
+
+tutorial: setup ## run every command of docs/tutorial.md against a simulated site, a few minutes
+	TUTORIAL=whole $(VENV)/bin/pytest -q tests/docs/test_tutorial.py $(ARGS)
 
 soak: setup ## simulation over many seeds, planner on new examples; ARGS as for pytest (SEEDS=1000 make soak)
 	SEEDS="$${SEEDS:-200}" $(VENV)/bin/pytest -n 2 --hypothesis-profile=soak \

@@ -1,0 +1,99 @@
+"""How the pages here become a site: Sphinx with MyST, strict, offline. `make docs` runs it.
+
+A page is put in a section by a line in index.md. A page that nobody put there is still built,
+under "Further pages"; tests/docs says what to do about it.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import mmdr
+from docutils import nodes
+from docutils.parsers.rst import Directive
+from sphinx.application import Sphinx
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+
+import reference_pages  # noqa: E402  (it is beside this file, in no package)
+from sections import FURTHER, by_section, pages  # noqa: E402
+
+project = "The provisioner"
+extensions = ["myst_parser"]
+source_suffix = {".md": "markdown"}
+root_doc = "index"
+exclude_patterns = ["**/README.md", "examples/**", "_build/**"]
+html_theme = "furo"
+html_title = "The provisioner"
+html_copy_source = False
+html_show_sphinx = False
+pygments_style, pygments_dark_style = "default", "github-dark"
+highlight_language = "text"
+myst_heading_anchors = 4
+myst_enable_extensions = ["colon_fence"]
+suppress_warnings = ["misc.highlighting_failure"]  # half a JSON document is shown as it is
+
+GENERATED = "generated"
+MADE = dict.fromkeys(reference_pages.PAGES, "Reference") | {"decisions.md": "Explanation"}
+LINK = re.compile(r"\[([^\[\]]*)\]\(([^):#\s]+)(?:#[^)]*)?\)")
+
+
+class Mermaid(Directive):
+    """A diagram, drawn while the pages are built: a reader needs no script and no network."""
+
+    has_content = True
+
+    def run(self) -> list[nodes.Node]:
+        drawn = mmdr.render("\n".join(self.content)).svg
+        frame = '<div class="diagram" style="overflow-x:auto;background:#fff;padding:.5rem">'
+        return [nodes.raw("", f"{frame}{drawn}</div>", format="html")]
+
+
+def _read(app: Sphinx, name: str, source: list[str]) -> None:
+    """The same text serves a repository's web view and this site: adapt what differs."""
+    text = source[0].replace("```mermaid\n", "```{mermaid}\n")
+    text = LINK.sub(lambda m: _outside(m, HERE / f"{name}.md"), text)
+    if name == root_doc:
+        text += _contents()
+    source[0] = text
+
+
+def _outside(link: re.Match[str], page: Path) -> str:
+    """A folder of the repository is no page, and a page has no place for it: the text remains."""
+    target = (page.parent / link[2]).resolve()
+    if target == HERE / "decisions":
+        up = "../" * (len(page.relative_to(HERE).parts) - 1)
+        return f"[{link[1]}]({up}{GENERATED}/decisions.md)"
+    outside = not target.is_relative_to(HERE)
+    if target.is_dir() or (outside and target.suffix == ".md"):
+        return link[1]
+    return link[0]
+
+
+def _contents() -> str:
+    lines: list[str] = []
+    for section, listed in by_section().items():
+        made = [f"{GENERATED}/{name}" for name, under in MADE.items() if under == section]
+        every = [*listed, *made]
+        lines += _toctree(section, every)
+    lines += _toctree(FURTHER, sorted(pages() - {p for s in by_section().values() for p in s}))
+    return "\n".join(lines)
+
+
+def _toctree(caption: str, listed: list[str]) -> list[str]:
+    if not listed:
+        return []
+    head = ["", "```{toctree}", ":hidden:", ":maxdepth: 1", f":caption: {caption}", ""]
+    return [*head, *(p.removesuffix(".md") for p in listed), "```", ""]
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    """Called by Sphinx before anything is read."""
+    reference_pages.write(HERE / GENERATED)
+    app.add_directive("mermaid", Mermaid)
+    app.connect("source-read", _read)
+    return {"parallel_read_safe": True}

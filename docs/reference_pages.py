@@ -1,0 +1,229 @@
+"""Reference pages made from the code: every command, every route of the API, every reason.
+
+`make docs` calls it before it builds. What it writes is never kept in the repository: a page that
+is made anew each time cannot be out of date. By hand: `python docs/reference_pages.py DIRECTORY`.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from provisioner.api.openapi import document
+from provisioner.api.table import ALL as ROUTES
+from provisioner.cli import app
+from provisioner.model import outcome
+
+PROGRAM = "provisioner"
+
+
+def commands() -> Iterator[tuple[str, Any]]:
+    """Every command with its whole name, groups before their own; typer's click objects."""
+
+    def below(name: str, command: Any) -> Iterator[tuple[str, Any]]:
+        yield name, command
+        for word, child in getattr(command, "commands", {}).items():
+            if not child.hidden:
+                yield from below(f"{name} {word}", child)
+
+    yield from below(PROGRAM, typer.main.get_command(app))
+
+
+def options(command: Any) -> dict[str, Any]:
+    """Every spelling of every option, with its parameter."""
+    found = {}
+    for given in command.params:
+        if given.param_type_name == "option":
+            for spelling in (*given.opts, *given.secondary_opts):
+                found[spelling] = given
+    return found
+
+
+def takes_value(option: Any) -> bool:
+    """Whether a word follows it."""
+    return not (getattr(option, "is_flag", False) or getattr(option, "count", False))
+
+
+def command_line() -> str:
+    """The page of the command line."""
+    lines = [
+        "# The command line",
+        "",
+        "Made from the program itself. Exit code 0: done; 1: refused, or it failed; 2: bad input.",
+        "How to do things with it is in the how-to guides.",
+    ]
+    for name, command in commands():
+        if name == PROGRAM:
+            continue
+        depth = min(len(name.split()), 3)
+        lines += ["", f"{'#' * depth} {name}", "", _words(command.help or "")]
+        if getattr(command, "commands", None):
+            continue
+        arguments = [p for p in command.params if p.param_type_name == "argument"]
+        shape = " ".join([name, *(_argument(p) for p in arguments), "[OPTIONS]"])
+        lines += ["", "```text", shape, "```", ""]
+        lines += _table(("", "", "default"), [_row(p) for p in command.params])
+    return "\n".join(lines) + "\n"
+
+
+def _argument(given: Any) -> str:
+    word = (given.metavar or given.name).upper().strip("{}[]")
+    word += "..." if given.nargs == -1 else ""
+    return word if given.required else f"[{word}]"
+
+
+def _row(given: Any) -> tuple[str, str, str]:
+    about = _words(getattr(given, "help", None) or "")
+    if given.param_type_name == "argument":
+        return f"`{_argument(given)}`", about, ""
+    names = ", ".join(f"`{spelling}`" for spelling in (*given.opts, *given.secondary_opts))
+    default = "" if given.required else _default(given.default)
+    return names, about + (" **Must be given.**" if given.required else ""), default
+
+
+def _default(value: object) -> str:
+    plain = value if isinstance(value, str | int | float | Path) else ""
+    return f"`{plain}`" if plain not in ("", False) else ""
+
+
+def api() -> str:
+    """The page of the REST API, from the OpenAPI document that the daemon serves."""
+    told = document(ROUTES)
+    lines = [
+        "# The REST API, route by route",
+        "",
+        "Made from the OpenAPI document, which the daemon serves at `/v1/openapi.json`.",
+        "What holds for all of them (lists, changes, events, problems) is in [api.md](../api.md).",
+    ]
+    for tag in told["tags"]:
+        lines += ["", f"## {tag['name']}"]
+        for path, verbs in told["paths"].items():
+            for verb, operation in verbs.items():
+                if tag["name"] in operation["tags"]:
+                    lines += _route(verb, path, operation)
+    lines += ["", "## What is asked and answered"]
+    for name, schema in sorted(told["components"]["schemas"].items()):
+        lines += _schema(name, schema)
+    return "\n".join(lines) + "\n"
+
+
+def _route(verb: str, path: str, operation: Mapping[str, Any]) -> list[str]:
+    roles = ", ".join(f"`{r}`" for r in operation["x-roles"]) or "anybody"
+    lines = ["", f"### {verb.upper()} {path}", "", _words(operation["summary"]), ""]
+    lines += [f"Who may: {roles}."]
+    body = operation.get("requestBody")
+    if body:
+        content = body["content"]["application/json"]["schema"]
+        lines[-1] += f" The body: {_type(content)}."
+    given = [
+        (f"`{p['name']}`", p["in"], _words(p.get("description", "")))
+        for p in operation["parameters"]
+    ]
+    lines += ["", *_table(("parameter", "in", "meaning"), given)] if given else []
+    answers = []
+    for status, answer in operation["responses"].items():
+        kinds = {_type(c["schema"]) for c in answer.get("content", {}).values()}
+        answers.append((status, ", ".join(sorted(kinds)), _words(answer["description"])))
+    return [*lines, "", *_table(("answer", "body", "meaning"), answers)]
+
+
+def _schema(name: str, schema: Mapping[str, Any]) -> list[str]:
+    lines = ["", f"### {name}", "", _words(schema.get("description", "").split("\n\n")[0]), ""]
+    if "enum" in schema:
+        return [*lines, "One of " + ", ".join(f"`{v}`" for v in schema["enum"]) + "."]
+    rows = [
+        (f"`{field}`", _type(said), _words(said.get("description", "")))
+        for field, said in schema.get("properties", {}).items()
+    ]
+    return [*lines, *_table(("field", "type", "meaning"), rows)] if rows else lines
+
+
+def _type(schema: Mapping[str, Any]) -> str:
+    if "$ref" in schema:
+        return str(schema["$ref"]).rpartition("/")[2]
+    if "anyOf" in schema:
+        return " or ".join(dict.fromkeys(_type(s) for s in schema["anyOf"]))
+    if schema.get("type") == "array":
+        return f"list of {_type(schema.get('items', {}))}"
+    return str(schema.get("const") or schema.get("type", "anything"))
+
+
+def reasons() -> str:
+    """The page of reasons: the closed list that every "no" takes its reason from."""
+    source = inspect.getsource(outcome.Reason)
+    (body,) = ast.parse(source).body
+    assert isinstance(body, ast.ClassDef)
+    first = next(n.lineno for n in body.body if isinstance(n, ast.Assign))
+    lines = [
+        "# Reasons",
+        "",
+        "Every refusal, blocker and gap carries one of these reasons, a subject,",
+        "a sentence, and what would take it away. The list is closed and made from the code.",
+    ]
+    rows: list[tuple[str, str]] = []
+    for line in ["", *source.splitlines()][first - 1 :]:
+        if member := re.match(r'\s+[A-Z_]+ = "(\w+)"(?:\s+# (.*))?', line):
+            meaning = member[2] or member[1].replace("_", " ")
+            rows.append((f"`{member[1]}`", _words(meaning)))
+        elif group := re.match(r"\s+# (.*)", line):
+            lines += ["", *_table(("reason", "meaning"), rows)] if rows else []
+            lines += ["", f"## {group[1][0].upper()}{group[1][1:]}"]
+            rows = []
+    return "\n".join([*lines, "", *_table(("reason", "meaning"), rows)]) + "\n"
+
+
+def _table(head: tuple[str, ...], rows: list[Any]) -> list[str]:
+    if not rows:
+        return []
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    return lines + ["| " + " | ".join(cell or " " for cell in row) + " |" for row in rows]
+
+
+def _words(text: str) -> str:
+    """One line that is safe in a table: no bars, no links, no markup by chance."""
+    line = " ".join(text.split())
+    for mark in "|<>[]*_{}":
+        line = line.replace(mark, f"\\{mark}")
+    pieces = line.split("`")  # what is code stays as it is
+    code = [p.replace("\\", "") if n % 2 else p for n, p in enumerate(pieces)]
+    return "`".join(code).replace("``", "")
+
+
+def decisions() -> str:
+    """The list of decision records: one for each question "why not otherwise"."""
+    lines = [
+        "# Decisions",
+        "",
+        "Each record: what was to be decided, what was, and what was not.",
+        "",
+    ]
+    lines += ["```{toctree}", ":maxdepth: 1", ":glob:", "", "../decisions/*", "```"]
+    return "\n".join(lines) + "\n"
+
+
+PAGES: Mapping[str, Callable[[], str]] = {
+    "command-line.md": command_line,
+    "api-routes.md": api,
+    "reasons.md": reasons,
+    "decisions.md": decisions,
+}
+
+
+def write(directory: Path) -> None:
+    """All pages, anew; a page that did not change keeps its time."""
+    directory.mkdir(parents=True, exist_ok=True)
+    for name, make in PAGES.items():
+        file, text = directory / name, make()
+        if not file.is_file() or file.read_text(encoding="utf-8") != text:
+            file.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write(Path(sys.argv[1]))

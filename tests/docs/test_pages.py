@@ -1,0 +1,126 @@
+"""The pages hold: links and anchors lead somewhere, commands are commands, pages have places."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from page_reading import ROOT, blocks, commands, pages
+
+DOCS = ROOT / "docs"
+sys.path.insert(0, str(DOCS))
+
+import reference_pages  # noqa: E402  (beside the pages, in no package)
+import sections  # noqa: E402
+
+ALL = dict(reference_pages.commands())
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+LINES = [(page, words) for page in pages() for block in blocks(page) for words in commands(block)]
+
+
+def without_code(text: str) -> str:
+    return re.sub(r"```.*?```|`[^`\n]*`", "", text, flags=re.DOTALL)
+
+
+def anchors(page: Path) -> set[str]:
+    """As GitHub and MyST make them of headings."""
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    headings = re.findall(r"^#+ (.+)$", text, flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", h.lower()).strip().replace(" ", "-") for h in headings}
+
+
+def wrong_with(words: list[str]) -> str:
+    """Why a command line is none, or nothing: its name, its options, how many arguments."""
+    name, rest = words[0], words[1:]
+    while rest:
+        of_group = reference_pages.options(ALL[name]) if hasattr(ALL[name], "commands") else {}
+        if rest[0] in of_group:
+            rest = rest[2:] if reference_pages.takes_value(of_group[rest[0]]) else rest[1:]
+        elif f"{name} {rest[0]}" in ALL:
+            name, rest = f"{name} {rest[0]}", rest[1:]
+        else:
+            break
+    command: Any = ALL[name]
+    if getattr(command, "commands", None):
+        return "" if rest in ([], ["--help"]) else f"no such command: {words[:3]}"
+    known = reference_pages.options(command) | {"--help": click.Option(["--help"], is_flag=True)}
+    arguments = 0
+    while rest:
+        word, rest = rest[0], rest[1:]
+        if not word.startswith("-") or word == "-":
+            arguments += 1
+            continue
+        option = known.get(word.partition("=")[0])
+        if option is None:
+            return f"{name} has no {word}"
+        if reference_pages.takes_value(option) and "=" not in word:
+            if not rest:
+                return f"{name}: {word} lacks its value"
+            rest = rest[1:]
+    taken = [p for p in command.params if p.param_type_name == "argument"]
+    most = 99 if any(p.nargs == -1 for p in taken) else len(taken)
+    return "" if arguments <= most else f"{name} takes {most} arguments, not {arguments}"
+
+
+def test_commands_were_found():
+    assert len(LINES) > 100
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda p: str(p.relative_to(ROOT)))
+def test_every_command_of_a_page_is_understood_by_the_program(page: Path):
+    wrong = [(" ".join(w), why) for p, w in LINES if p == page and (why := wrong_with(w))]
+
+    assert wrong == []
+
+
+def test_a_wrong_command_is_found():
+    assert wrong_with(["provisioner", "node", "lst"])
+    assert wrong_with(["provisioner", "node", "list", "--dat", "x"])
+    assert wrong_with(["provisioner", "case", "accept", "a", "b"])
+    assert wrong_with(["provisioner", "node", "list", "--data"])
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda p: str(p.relative_to(ROOT)))
+def test_every_link_of_a_page_leads_to_a_page_and_a_heading(page: Path):
+    wrong = []
+    for link in LINK.findall(without_code(page.read_text(encoding="utf-8"))):
+        target, _, anchor = link.partition("#")
+        if re.match(r"\w+:", link) or target.endswith((".html",)):
+            continue
+        file = (page.parent / target).resolve() if target else page
+        if "generated" in file.parts and file.name in reference_pages.PAGES:
+            continue
+        if not file.exists() or (anchor and file.suffix == ".md" and anchor not in anchors(file)):
+            wrong.append(link)
+
+    assert wrong == []
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda p: str(p.relative_to(ROOT)))
+def test_every_make_target_of_a_page_is_one(page: Path):
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = set(re.findall(r"^([a-z-]+):", makefile, flags=re.MULTILINE))
+    text = page.read_text(encoding="utf-8")
+    named = set(re.findall(r"(?:^|`)make ([a-z-]+)", text, flags=re.MULTILINE))
+
+    assert named - targets == set()
+
+
+def test_every_page_is_in_one_section_and_once():
+    listed = [page for found in sections.by_section().values() for page in found]
+
+    assert set(sections.by_section()) == set(sections.SECTIONS)
+    assert sorted(listed) == sorted(set(listed))
+    assert set(listed) - sections.pages() == set()  # one that is in none: "Further pages"
+
+
+def test_the_reference_names_every_command_route_and_reason():
+    made = {name: make() for name, make in reference_pages.PAGES.items()}
+
+    assert [n for n in ALL if n != "provisioner" and f" {n}\n" not in made["command-line.md"]] == []
+    assert "### GET /v1/nodes" in made["api-routes.md"]
+    assert "`check_failed`" in made["reasons.md"]

@@ -30,6 +30,7 @@ from provisioner.cli import (
     inspect,
     intake,
     matrix,
+    netbox,
     node,
     pin,
     places,
@@ -77,6 +78,7 @@ app.add_typer(campaign.app, name="campaign")
 app.add_typer(certificate.app, name="certificate")
 app.add_typer(cohort.app, name="cohort")
 app.add_typer(matrix.app, name="matrix")
+app.add_typer(netbox.app, name="netbox")
 app.add_typer(release.app, name="release")
 app.add_typer(remote.app, name="remote")
 app.add_typer(pin.app, name="pin")

@@ -1,0 +1,118 @@
+"""The expected-hardware list that a NetBox tells: devices, racks, addresses, cards and cables.
+
+Which role is a host's and which a switch's is said by whoever asks; every other device is left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from provisioner.model.netbox import NetBoxKind, NetBoxObject
+from provisioner.model.node import NodeKind
+
+K = NetBoxKind
+_SLOT = re.compile(r"(NIC|DPU)_(\d{1,2})(?:\.\d+)?")
+_NUMBERS = ("pod", "scalable_unit", "index")  # custom fields of a device; 0 where there are none
+
+
+def expected_of(
+    there: Sequence[NetBoxObject],
+    roles: Mapping[str, NodeKind],
+    switch_login: tuple[str, str],
+) -> dict[str, Any]:
+    """The list as `provisioner intake` reads it; it is to be checked by that reader.
+
+    `switch_login`: user and environment variable with the password of the switches' API.
+    """
+    devices = [o for o in there if o.kind is K.DEVICE and o.fields.get("role") in roles]
+    kinds = {o.key: roles[o.fields["role"]] for o in devices}
+    addresses = {
+        o.fields["interface"]: o.key
+        for o in there
+        if o.kind is K.ADDRESS and o.fields.get("interface")
+    }
+    sites = {o.key: o.fields.get("name", o.key) for o in there if o.kind is K.SITE}
+    cards, cables = _by_device(there, K.MODULE), _by_device(there, K.CABLE)
+    nodes = []
+    for device in sorted(devices, key=lambda o: o.key):
+        name, fields = device.key, device.fields
+        location: dict[str, Any] = {
+            "site": sites.get(fields.get("site", ""), fields.get("site", ""))
+        }
+        if fields.get("rack"):
+            location["rack"] = fields["rack"].partition("/")[2]
+        location |= {n: int(fields[n]) for n in _NUMBERS if fields.get(n, "").isdigit()}
+        node: dict[str, Any] = {"name": name, "kind": str(kinds[name]), "location": location}
+        own = addresses.get(f"{name}/mgmt") or addresses.get(f"{name}/host") or ""
+        if kinds[name] is NodeKind.SWITCH:
+            node["address"] = f"https://{_literal(own)}:8765" if own else ""  # NVUE's port
+            node["username"], node["password_env"] = switch_login
+        else:
+            node |= {"address": _bare(own)} if own else {}
+            bmc = addresses.get(f"{name}/bmc")
+            serial = {"serial": fields["serial"]} if fields.get("serial") else {}
+            node["bmc"] = ({"url": f"https://{_literal(bmc)}"} if bmc else {}) | serial
+            node["dpus"] = _cards(cards.get(name, ()))
+            node["ports"] = _ports(name, cables.get(name, ()), kinds, addresses)
+        nodes.append(node)
+    return {"nodes": nodes}
+
+
+def _bare(address: str) -> str:
+    return address.partition("/")[0]
+
+
+def _literal(address: str) -> str:
+    bare = _bare(address)
+    return f"[{bare}]" if ":" in bare else bare
+
+
+def _by_device(there: Sequence[NetBoxObject], kind: K) -> dict[str, list[NetBoxObject]]:
+    """Objects of a kind by the device, or the devices, that they are on."""
+    found: dict[str, list[NetBoxObject]] = {}
+    for item in there:
+        if item.kind is kind:
+            keys = (item.fields["a"], item.fields["b"]) if kind is K.CABLE else (item.key,)
+            for device in {key.partition("/")[0] for key in keys}:
+                found.setdefault(device, []).append(item)
+    return found
+
+
+def _cards(modules: Sequence[NetBoxObject]) -> list[dict[str, str]]:
+    """Modules in bays that are named as our slots are, with a serial."""
+    found = []
+    for item in modules:
+        slot = item.key.partition("/")[2]
+        serial = item.fields.get("serial", "")
+        if serial and _SLOT.fullmatch(slot):
+            found.append({"slot": slot, "serial": serial})
+    return sorted(found, key=lambda c: c["slot"])
+
+
+def _ports(
+    device: str,
+    cables: Sequence[NetBoxObject],
+    kinds: Mapping[str, NodeKind],
+    addresses: Mapping[str, str],
+) -> list[dict[str, Any]]:
+    found = []
+    for cable in cables:
+        ends = [cable.fields["a"], cable.fields["b"]]
+        if not ends[0].startswith(f"{device}/"):
+            ends.reverse()
+        here, far = (end.partition("/") for end in ends)
+        slot = _SLOT.fullmatch(here[2])
+        if here[0] != device or slot is None or kinds.get(far[0]) is not NodeKind.SWITCH:
+            continue
+        rail = int(slot.group(2)) if slot.group(1) == "NIC" else -1
+        port = {
+            "rail": rail,
+            "switch": far[0],
+            "interface": far[2],
+            "nic_slot": here[2].partition(".")[0],
+        }
+        address = addresses.get("/".join((far[0], far[2])))
+        found.append(port | ({"address": address} if address else {}))
+    return sorted(found, key=lambda p: (-1 if p["rail"] < 0 else p["rail"], p["switch"]))

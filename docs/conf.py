@@ -48,7 +48,9 @@ class Mermaid(Directive):
     has_content = True
 
     def run(self) -> list[nodes.Node]:
-        drawn = mmdr.render("\n".join(self.content)).svg
+        drawn = str(mmdr.render("\n".join(self.content)).svg())
+        if "<svg" not in drawn:
+            raise self.severe("the diagram was not drawn")
         frame = '<div class="diagram" style="overflow-x:auto;background:#fff;padding:.5rem">'
         return [nodes.raw("", f"{frame}{drawn}</div>", format="html")]
 

@@ -24,7 +24,7 @@ class Fabrics:
 
 def tenancy_of(site: Site, store: Store, fabrics: Fabrics | None) -> Tenancy:
     """Who moves a node's ports: the leaves, or with `isolation: infiniband` UFM beside them."""
-    leaves = Tenancy(site, store)
+    leaves = Tenancy(site, store, None if fabrics is None else fabrics.plan)
     if site.settings.isolation == "vrf":
         return leaves
     assert fabrics is not None

@@ -24,7 +24,7 @@ class PartitionTenancy(Tenancy):
     """As `Tenancy`, which keeps the ports on Ethernet leaves."""
 
     def __init__(self, leaves: Tenancy, partitions: Isolation, store: Store) -> None:
-        super().__init__(leaves.site, store)
+        super().__init__(leaves.site, store, leaves.plan)
         self._leaves_only = leaves
         self._partitions = partitions
         self._rows = store

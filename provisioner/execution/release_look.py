@@ -171,7 +171,7 @@ _OPTIONAL = (
     words.ACLS_PATH,
     words.HEALTH_PATH,
 )
-_OF_PORT = (words.lldp_path, words.counters_path)
+_OF_PORT = (words.lldp_path, words.counters_path, words.port_qos_path)
 _OF_VRF = (words.peers_path, words.families_path, words.vrf_vnis_path)
 
 
@@ -183,7 +183,8 @@ def _ports(
     for number, name in enumerate(interfaces):
         if name not in now:
             raise words.Unreadable(f"it has no interface {name}")
-        lldp, counters = told[2 * number : 2 * number + 2]
+        lldp, counters, qos = told[3 * number : 3 * number + 3]
         meant = [words.at(tree, name) for tree in trees]
-        found[name] = words.read_port(now[name], meant, words.read_lldp(lldp or {}), counters or {})
+        heard = words.read_lldp(lldp or {})
+        found[name] = words.read_port(now[name], meant, heard, counters or {}, qos)
     return found

@@ -20,8 +20,13 @@ from provisioner.model.node import Node, State
 from provisioner.model.outcome import Blocker
 from provisioner.model.release import GateCheck, GateRow, LeafRecord, Verdict
 from provisioner.model.tenant import MAINTENANCE_VRF, ReleaseProof
-from provisioner.planning import release_cables, release_gate, release_probes
-from provisioner.planning.release_ask import GateAsk, ask_of, record_of
+from provisioner.planning import (
+    release_cables,
+    release_gate,
+    release_gate_routes,
+    release_probes,
+)
+from provisioner.planning.release_ask import GateAsk, ask_of, far_leaves, record_of
 from provisioner.planning.release_probes import Partners
 from provisioner.planning.release_proof import sealed
 from provisioner.ports import Store
@@ -79,6 +84,8 @@ class Releases:
         judged = await self._settled(ask, before)
         rows = judged.rows
         if not _bad(rows):
+            rows += await self._elsewhere(node, ask)
+        if not _bad(rows):
             rows += await self._hosts(node, ask, judged.leaves)
         elif self._rechecks and any(r.check is GateCheck.CABLE for r in rows if r.bad):
             heard = release_cables.heard_by(judged.leaves)  # the other ends are asked as well
@@ -103,7 +110,8 @@ class Releases:
     ) -> tuple[GateRow, ...]:
         """The gate of a node that is a customer's, against what was seen when it became one."""
         judged = await self.judge(await self.ask(node, vrf), tuple(baseline))
-        return judged.rows
+        # one damaged frame in half an hour takes nobody's node: rates are the watch's own rules
+        return tuple(r for r in judged.rows if r.check is not GateCheck.LINK_ERRORS)
 
     def blockers(self, rows: Sequence[GateRow]) -> tuple[Blocker, ...]:
         """The bad ones among these rows, as what keeps a node from its tenant."""
@@ -118,6 +126,7 @@ class Releases:
             await self._store.tenants(),
             mtu=settings.port_mtu,
             acls=settings.release_port_acls,
+            plan=self._tenancy.plan,
         )
 
     async def judge(self, ask: GateAsk, before: tuple[LeafRecord, ...]) -> _Judged:
@@ -174,6 +183,19 @@ class Releases:
             bad = {r.check for r in judged.rows if r.bad}
             if not bad or clock.now() >= until or not bad <= passing:
                 return judged
+            await clock.sleep(settings.switch_poll_s)
+
+    async def _elsewhere(self, node: Node, ask: GateAsk) -> tuple[GateRow, ...]:
+        """Leaves of other units where its tenant has ports: routes follow there a moment later."""
+        clock, settings = self._site.clock, self._site.settings
+        leaves = far_leaves(node, ask.vrf, await self._store.nodes())
+        until = clock.now() + settings.release_settle_s
+        while True:
+            seen = await self._tenancy.look_at(leaves)
+            rows = [release_gate.unread(GateCheck.HEALTH, n) for n in leaves if n not in seen]
+            rows += [r for leaf in seen.values() for r in release_gate_routes.far(ask, leaf)]
+            if not _bad(rows) or clock.now() >= until:
+                return tuple(rows)
             await clock.sleep(settings.switch_poll_s)
 
     async def _hosts(

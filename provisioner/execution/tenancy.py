@@ -22,6 +22,7 @@ from provisioner.model.location import Port
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.release import GateCheck, GateRow, Verdict
 from provisioner.model.tenant import MAINTENANCE_VRF, PortPlacement
+from provisioner.planning.address_plan import AddressPlan
 from provisioner.planning.port_isolation import leak, leaks, misplaced, prefixes_of
 from provisioner.ports import Store, SwitchAddress
 from provisioner.switches.cumulus import Move
@@ -44,8 +45,10 @@ class MoveOutcome:
 class Tenancy:
     """All leaves of the site; each is looked up in the store when it is first needed."""
 
-    def __init__(self, site: Site, store: Store) -> None:
+    def __init__(self, site: Site, store: Store, plan: AddressPlan | None = None) -> None:
+        """`plan`: tells tenants' route targets; without, those configured count."""
         self.site = self._site = site
+        self.plan = plan
         self._store = store
         self._leaves: dict[str, Leaf] = {}
         self._looks: dict[str, LeafLook] = {}
@@ -79,6 +82,11 @@ class Tenancy:
                 return seen
             found[switch] = seen
         return found
+
+    async def look_at(self, leaves: Sequence[str]) -> dict[str, LeafState]:
+        """The same of these leaves, without a port; one that gave no answer is not in it."""
+        answers = await asyncio.gather(*(self._look(name).state(()) for name in leaves))
+        return {n: s for n, s in zip(leaves, answers, strict=True) if isinstance(s, LeafState)}
 
     async def heard(
         self, ports: Sequence[Port]

@@ -62,6 +62,8 @@ class PortState:
     transitions: int | None  # of its carrier, since counting began
     in_bytes: int | None = None
     out_bytes: int | None = None
+    in_errors: int | None = None  # frames that came in damaged, after FEC
+    qos: str = ""  # digest of what of RoCE is in force on it
 
 
 @dataclass(frozen=True, slots=True)

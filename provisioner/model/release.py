@@ -49,6 +49,7 @@ class GateCheck(StrEnum):
     NEIGHBOURS = "neighbours"  # no entry of the node's outside of its VRF
     FDB = "fdb"  # nor any of its MACs in a bridge
     QOS = "qos"  # as before
+    LINK_ERRORS = "link_errors"  # no frame came in damaged since before the move
     ADAPTIVE_ROUTING = "adaptive_routing"  # as before
     HEALTH = "health"  # the leaf calls itself healthy
     REACHES = "reaches"  # packets arrive where they should
@@ -105,3 +106,5 @@ class LeafRecord(Record):
     addresses: tuple[tuple[str, str], ...] = ()  # (interface, address)
     bound: tuple[tuple[str, str, str], ...] = ()  # (interface, ACL, direction)
     transitions: tuple[tuple[str, int], ...] = ()  # (interface, carrier changes)
+    in_errors: tuple[tuple[str, int], ...] = ()  # (interface, frames that came in damaged)
+    port_qos: tuple[tuple[str, str], ...] = ()  # (interface, digest)

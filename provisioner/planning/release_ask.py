@@ -5,12 +5,16 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from zlib import crc32
 
 from provisioner.model.leaf_state import LeafState
 from provisioner.model.location import Port
-from provisioner.model.node import Node
+from provisioner.model.node import Node, State
+from provisioner.model.place import TenantPlace
 from provisioner.model.release import LeafRecord
 from provisioner.model.tenant import Tenant
+from provisioner.planning.address_plan import AddressPlan
+from provisioner.planning.addressing import Addressing
 
 # Moving an interface between VRFs takes it down and up on some releases: two changes of carrier,
 # and as many again where it is tried a second time. Ours; NVIDIA publishes no figure.
@@ -49,6 +53,22 @@ class GateAsk:
         return frozenset(str(ipaddress.ip_interface(a).network) for a in addresses)
 
 
+FAR_LEAVES_MAX = 8  # leaves without a port of the node that are looked at; each costs a whole look
+
+
+def far_leaves(node: Node, vrf: str, nodes: Iterable[Node]) -> tuple[str, ...]:
+    """Leaves elsewhere that hold ports of the same tenant: some, spread by the node's name."""
+    own = {p.switch for p in node.ports}
+    others = {
+        port.switch
+        for other in nodes
+        if other.id != node.id and other.state is State.RELEASED and other.vrf == vrf
+        for port in other.ports
+        if not port.guid and port.switch not in own
+    }
+    return tuple(sorted(others, key=lambda n: crc32(f"{node.id}/{n}".encode()))[:FAR_LEAVES_MAX])
+
+
 DEFAULTS = frozenset({"0.0.0.0/0", "::/0"})
 
 
@@ -59,9 +79,12 @@ def ask_of(
     *,
     mtu: int,
     acls: Sequence[str] = (),
-    target: str = "",
+    plan: AddressPlan | None = None,
 ) -> GateAsk:
-    """What a node's release into a VRF asks, from what is known of its tenant."""
+    """What a node's release into a VRF asks, from what is known of its tenant.
+
+    `plan`: its route target is by it; without, the one that is configured counts.
+    """
     known = list(tenants)
     tenant = next((t for t in known if t.vrf == vrf), None)
     leaves = tuple(p for p in node.ports if not p.guid)
@@ -81,11 +104,17 @@ def ask_of(
         storage=frozenset(tenant.storage),
         exact=exact,
         vni=str(tenant.l3vni) if exact and tenant.l3vni else "",
-        target=target if exact else "",
+        target=_target(tenant, plan),
         peers=peers if exact else None,
         defaults=frozenset(p for o in tenant.outside for p in o.accepts) & DEFAULTS,
         storage_of=tuple((t.vrf, s) for t in known for s in t.storage),
     )
+
+
+def _target(tenant: Tenant, plan: AddressPlan | None) -> str:
+    if plan is None or tenant.number is None or not tenant.l3vni:
+        return ""
+    return Addressing(plan).route_target(TenantPlace(tenant.number))
 
 
 def record_of(leaf: LeafState, interfaces: Iterable[str]) -> LeafRecord:
@@ -122,4 +151,8 @@ def record_of(leaf: LeafState, interfaces: Iterable[str]) -> LeafRecord:
         transitions=tuple(
             (i, p.transitions) for i, p in sorted(ports.items()) if p.transitions is not None
         ),
+        in_errors=tuple(
+            (i, p.in_errors) for i, p in sorted(ports.items()) if p.in_errors is not None
+        ),
+        port_qos=tuple((i, p.qos) for i, p in sorted(ports.items()) if p.qos),
     )

@@ -86,6 +86,8 @@ def _port(
     yield row(GateCheck.ADDRESS, name, _misaddressed(port, state, before))
     yield row(GateCheck.ACL_BOUND, name, _unfiltered(ask, port, state, before))
     yield _flaps(port, state, before)
+    yield _damaged(port, state, before)
+    yield _queues(port, state, before)
 
 
 def _second(ask: GateAsk, port: Port, leaf: LeafState, state: PortState) -> str:
@@ -153,6 +155,29 @@ def _flaps(port: Port, state: PortState, before: LeafRecord | None) -> GateRow:
     came = state.transitions - old
     many = came > FLAPS_OF_A_MOVE or came < 0
     return row(GateCheck.FLAPS, name, f"its carrier changed {came} times" if many else "")
+
+
+def _damaged(port: Port, state: PortState, before: LeafRecord | None) -> GateRow:
+    name = f"{port.switch}/{port.interface}"
+    old = dict(before.in_errors).get(port.interface) if before is not None else None
+    if old is None or state.in_errors is None:
+        words = "its counter was not read before and after"
+        return GateRow(check=GateCheck.LINK_ERRORS, subject=name, verdict=Verdict.NONE, seen=words)
+    came = state.in_errors - old
+    return row(GateCheck.LINK_ERRORS, name, f"{came} damaged frames came in" if came else "")
+
+
+def _queues(port: Port, state: PortState, before: LeafRecord | None) -> GateRow:
+    """A leaf that never told it of its ports has the row of the whole leaf alone."""
+    name = f"{port.switch}/{port.interface}"
+    old = dict(before.port_qos).get(port.interface, "") if before is not None else ""
+    if not old and (before is not None or not state.qos):
+        verdict = Verdict.FAIL if state.qos else Verdict.NONE
+        words = "nothing was told of it before" if state.qos else "the leaf does not tell"
+        return GateRow(check=GateCheck.QOS, subject=name, verdict=verdict, seen=words)
+    changed = bool(old) and old != state.qos
+    words = f"{state.qos[:12] or 'nothing'}, before {old[:12]}" if changed else ""
+    return row(GateCheck.QOS, name, words, state.qos)
 
 
 def _leaf(ask: GateAsk, leaf: LeafState, before: LeafRecord | None) -> Iterator[GateRow]:

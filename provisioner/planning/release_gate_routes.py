@@ -7,7 +7,7 @@ Rule: a tenant's routes stay in its VRF on every leaf, in both families; whateve
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from functools import lru_cache
 
 from provisioner.model.leaf_state import LeafState, RouteState, VrfState
@@ -36,6 +36,17 @@ def judge(ask: GateAsk, leaf: LeafState, before: LeafRecord | None) -> Iterator[
     yield _row(GateCheck.FDB, name, _bridged(ask, leaf, before))
 
 
+def far(ask: GateAsk, leaf: LeafState) -> Iterator[GateRow]:
+    """A leaf that has no port of the node, and some of its tenant's: the rows that are about it."""
+    own = leaf.vrfs.get(ask.vrf)
+    if own is None:
+        yield _row(GateCheck.REMOTE_ROUTE, leaf.switch, f"it has no VRF {ask.vrf}")
+        return
+    yield _learnt(ask, leaf, own, frozenset())
+    yield _row(GateCheck.REMAINDER, leaf.switch, _remainder(ask, leaf))
+    yield from _overlay(ask, leaf, own)
+
+
 def _present(ask: GateAsk, leaf: LeafState, own: VrfState) -> Iterator[GateRow]:
     """The prefixes of its own ports, and on an overlay those of the node's other leaves as well."""
     here = {
@@ -55,15 +66,22 @@ def _present(ask: GateAsk, leaf: LeafState, own: VrfState) -> Iterator[GateRow]:
     ]
     words = f"{soft[0]} is in the kernel and not in the ASIC" if soft else ""
     yield _row(GateCheck.OFFLOADED, leaf.switch, words)
+    yield _learnt(ask, leaf, own, here)
+
+
+def _learnt(ask: GateAsk, leaf: LeafState, own: VrfState, here: Set[str]) -> GateRow:
+    """On an overlay: what of the node is not at this leaf has come to it."""
     if not own.vnis:
-        seen = "no overlay in this VRF"
-        verdict = Verdict.NONE
-        yield GateRow(check=GateCheck.REMOTE_ROUTE, subject=leaf.switch, verdict=verdict, seen=seen)
-        return
+        return GateRow(
+            check=GateCheck.REMOTE_ROUTE,
+            subject=leaf.switch,
+            verdict=Verdict.NONE,
+            seen="no overlay in this VRF",
+        )
     selected = [net(r.prefix) for r in own.routes if r.selected and r.prefix not in DEFAULTS]
     far = sorted(p for p in ask.prefixes - here if not any(_covers(s, net(p)) for s in selected))
     words = f"{ask.vrf} has no {far[0]} of the node's other leaf" if far else ""
-    yield _row(GateCheck.REMOTE_ROUTE, leaf.switch, words)
+    return _row(GateCheck.REMOTE_ROUTE, leaf.switch, words)
 
 
 def own_networks(ask: GateAsk, leaf: LeafState) -> frozenset[str]:

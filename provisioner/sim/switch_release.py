@@ -16,6 +16,11 @@ if TYPE_CHECKING:
 
 Tree = dict[str, Any]
 QOS: Tree = {"enable": "on", "mode": "lossless", "pfc": {"switch-priority": {"3": {}}}}
+PORT_QOS: Tree = {
+    "congestion-control": {"congestion-mode": "ecn"},
+    "pfc": {"pfc-priority": "3", "rx-enabled": "yes", "tx-enabled": "yes"},
+    "trust": {"trust-mode": "pcp,dscp"},
+}
 ADAPTIVE: Tree = {"enable": "on"}
 
 
@@ -40,6 +45,7 @@ class Planted:
     drops: set[str] = field(default_factory=set)  # interfaces through which nothing gets
     no_rdma: set[str] = field(default_factory=set)  # interfaces through which only that is lost
     errors: dict[str, int] = field(default_factory=dict)  # interface -> damaged frames it received
+    port_qos: dict[str, Tree] = field(default_factory=dict)  # interface -> what differs there
     busy: set[str] = field(default_factory=set)  # interfaces that never fall silent
 
 
@@ -59,6 +65,8 @@ def document(switch: Switch, parts: tuple[str, ...], now: float) -> Tree | None:
             return {str(n): {"mac": mac, "interface": at, "age": 10} for n, (mac, at) in listed}
         case ("qos", "roce"):
             return QOS | switch.planted.qos
+        case ("interface", name, "qos", "roce", "status") if name in switch.neighbours:
+            return PORT_QOS | switch.planted.port_qos.get(name, {})
         case ("router", "adaptive-routing"):
             return ADAPTIVE | switch.planted.adaptive
         case _:

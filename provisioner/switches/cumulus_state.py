@@ -81,6 +81,11 @@ def counters_path(interface: str) -> str:
     return f"{PREFIX}/interface/{quote(interface, safe='')}/link/stats?{NOW}"
 
 
+def port_qos_path(interface: str) -> str:
+    """What of RoCE is in force on a port: `nv show interface swp1 qos roce status`."""
+    return f"{PREFIX}/interface/{quote(interface, safe='')}/qos/roce/status?{NOW}"
+
+
 def digest(document: Any) -> str:
     """SHA-256 of the canonical JSON; "" of nothing."""
     if document is None or document == {}:
@@ -218,7 +223,11 @@ def number(value: Any) -> int | None:
 
 
 def read_port(
-    entry: Any, meant: Sequence[Any], neighbours: frozenset[tuple[str, str]], counters: Any
+    entry: Any,
+    meant: Sequence[Any],
+    neighbours: frozenset[tuple[str, str]],
+    counters: Any,
+    qos: Any = None,
 ) -> PortState:
     """One port from its operational entry, its applied one and those on their way (`meant`), LLDP
     and counters.
@@ -238,6 +247,8 @@ def read_port(
         transitions=number(counted.get("carrier-transitions")),
         in_bytes=number(counted.get("in-bytes")),
         out_bytes=number(counted.get("out-bytes")),
+        in_errors=number(counted.get("in-errors")),
+        qos=digest(qos),
     )
 
 

@@ -174,6 +174,14 @@ _MOVED = {
         _after(lambda _b, leaf: leaf.planted.qos.update(mode="lossy")),
         "qos",
     ),
+    "a port's queues are lossy": (
+        _after(lambda b, leaf: leaf.planted.port_qos.update({b.port: {"pfc": {}}})),
+        "qos",
+    ),
+    "frames come in damaged": (
+        _after(lambda b, leaf: leaf.planted.errors.update({b.port: 3})),
+        "link_errors",
+    ),
     "adaptive routing was switched off": (
         _after(lambda _b, leaf: leaf.planted.adaptive.update(enable="off")),
         "adaptive_routing",

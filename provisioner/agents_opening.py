@@ -77,7 +77,7 @@ async def serve_agents(
     if not hosts or (door.url and not named):
         remedy = "Say how ramdisks reach us: --agent-url https://ADDRESS:PORT."
         raise InputError("--agent-url", door.url, "names no address of ours", remedy)
-    sessions = Sessions(store, vault, new_token)
+    sessions = Sessions(store, vault, new_token, shared=store.shared)
     service = AgentService(sessions, clock, settings, store.journal)
     files = images.application() if images is not None else None
     runner = web.AppRunner(application(service, files), access_log=None)
@@ -110,7 +110,16 @@ def simulated(
 ) -> Agents:
     """The agents of the simulated site that `runner` reaches."""
     side = SocketSide(runner)
-    return simulated_agents(side, store, vault, clock, settings, store.journal, new_token)
+    return simulated_agents(
+        side,
+        store,
+        vault,
+        clock,
+        settings,
+        store.journal,
+        new_token,
+        shared=store.shared,
+    )
 
 
 def _bracketed(host: str) -> str:

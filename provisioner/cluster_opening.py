@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 import os
 import secrets
@@ -30,6 +31,7 @@ async def open_cluster(database: str, settings: Settings) -> AsyncIterator[Clust
     if not is_postgres(database):
         yield None
         return
+    importlib.import_module("dbos")  # takes seconds: before anybody counts on us
     name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
     cluster = Cluster(Seat(database, name, _built(), settings.lease_s), end_at_once)
     try:

@@ -13,8 +13,10 @@ from provisioner.ports import Clock, HostShell, PlaybookRunner, Remote
 from provisioner.settings import Settings
 from provisioner.simulated_runner import SimulatedRunner, SimulatedShell
 from provisioner.ssh import SshShell
+from provisioner.store.data_directory import place_of
 from provisioner.store.run_rows import RunTable
 from provisioner.store.sql_store import SqlStore
+from provisioner.wall_clock import WallClock
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +42,7 @@ async def open_hosts(
     """
     if remote.known_hosts is None:
         remote = replace(remote, known_hosts=(data / KNOWN_HOSTS).resolve(), learn=True)
-    rows = RunTable(store)
+    rows = RunTable(store, place_of(data) if store.shared else "")
     runner = AnsibleRunner(playbooks, data / RUNS, remote, rows, clock, settings)
     shell = SshShell(remote, settings.ssh_connections_max)
     if left := await runner.attach():
@@ -50,6 +52,12 @@ async def open_hosts(
     finally:
         await shell.close()
         await runner.close()
+
+
+async def simulated_clock(runner: SimulatedRunner) -> WallClock:
+    """The simulated site's own time, which may run fast: both sides tell the same."""
+    told = await runner.get("/clock")
+    return WallClock(told["speed"], told["epoch"])
 
 
 @asynccontextmanager

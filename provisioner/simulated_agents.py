@@ -176,8 +176,10 @@ def simulated_agents(
     report: Report,
     new_token: NewToken,
     travel: Travel | None = None,
+    *,
+    shared: bool = False,
 ) -> SimulatedAgents:
-    """`Agents` onto a simulated site."""
-    sessions = Sessions(rows, credentials, new_token)
+    """`Agents` onto a simulated site. `shared`: several daemons drive it."""
+    sessions = Sessions(rows, credentials, new_token, shared=shared)
     wire = SimulatedWire(side, clock, travel)
     return SimulatedAgents(side, sessions, wire, clock, settings, report)

@@ -69,7 +69,7 @@ class AgentService:
             return await self._refuse(session, peer, "lookup")
         token = protocol.HIDDEN
         if not session.handed_at:
-            token = await self._sessions.hand_out(session, peer, now)
+            token = await self._sessions.hand_out(session, peer, now) or protocol.HIDDEN
             log.info("%s: its maintenance agent looked itself up from %s", session.node, peer)
         elif peer != session.peer:
             # harmless to answer: no token is in it; but two machines claim one address

@@ -16,10 +16,21 @@ NewToken = Callable[[], str]  # at least 32 characters (ironic-python-agent 13.0
 
 
 class Sessions:
-    """The sessions of one daemon: it alone writes them."""
+    """The sessions of one daemon, which alone writes them; or, `shared`, of several.
 
-    def __init__(self, rows: AgentRows, credentials: Credentials, new_token: NewToken) -> None:
+    Shared ones are read anew whenever they are needed: a ramdisk may call any daemon.
+    """
+
+    def __init__(
+        self,
+        rows: AgentRows,
+        credentials: Credentials,
+        new_token: NewToken,
+        *,
+        shared: bool = False,
+    ) -> None:
         self._rows, self._credentials, self._new_token = rows, credentials, new_token
+        self._shared = shared
         self._known: dict[str, AgentSession] | None = None  # by node
         self._tokens: dict[str, str] = {}
 
@@ -57,6 +68,8 @@ class Sessions:
         assert not session.handed_at
         self._tokens[session.node] = token
         handed = session.model_copy(update={"handed_at": now, "peer": peer})
+        if self._shared and not await self._rows.hand_out_agent_token(handed):
+            return ""  # another daemon was asked at the same time, and was first
         self._remember(handed)
         await self._credentials.put(_name(session.node), "agent", Secret(token))
         await self.change(session.node)  # as it is now: it may have ended meanwhile
@@ -64,14 +77,19 @@ class Sessions:
 
     async def token(self, session: AgentSession) -> str:
         """The token that is in force; "" if none was handed out, or it is worth nothing now."""
-        if session.node not in self._tokens:
+        if self._shared or session.node not in self._tokens:
             kept = await self._credentials.current(_name(session.node))
             found = kept[1].reveal() if kept and session.handed_at else ""
+            if self._shared:
+                return found
             self._tokens.setdefault(session.node, found)
         return self._tokens[session.node]
 
     async def change(self, node: str, **changes: object) -> None:
         """Change the node's session as it is now; on disk when this returns."""
+        if self._shared:
+            await self._rows.change_agent_session(node, changes)
+            return
         now = (await self._load())[node]
         await self.save(now.model_copy(update=changes))
 
@@ -85,9 +103,9 @@ class Sessions:
         self._known[session.node] = session
 
     async def _load(self) -> dict[str, AgentSession]:
-        if self._known is None:
+        if self._shared or self._known is None:
             rows = {s.node: s for s in await self._rows.agent_sessions()}
-            if self._known is None:  # nobody was faster
+            if self._shared or self._known is None:  # nobody was faster
                 self._known = rows
         return self._known
 

@@ -36,7 +36,7 @@ from provisioner.execution import artifacts as artifact_files
 from provisioner.execution.host_keys import login_of
 from provisioner.execution.os_images import OsImages
 from provisioner.execution.webhook_posts import open_posts
-from provisioner.hosts_opening import Hosts, open_hosts, simulated_hosts
+from provisioner.hosts_opening import Hosts, open_hosts, simulated_clock, simulated_hosts
 from provisioner.model.input_error import InputError
 from provisioner.model.matrix import Matrix
 from provisioner.nvue import NvueTransport
@@ -126,7 +126,8 @@ def serve(
     database = database_of(data, database)
 
     async def run() -> None:
-        clock, site = WallClock(), None if simulator is None else SimulatedRunner(simulator)
+        site = None if simulator is None else SimulatedRunner(simulator)
+        clock = WallClock() if site is None else await simulated_clock(site)
         async with (
             open_telemetry(chosen, clock) as measured,
             _wires(data, chosen, ca_file, measured.telemetry) as (transport, switches, sse),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NoReturn, TypeVar
@@ -22,6 +23,8 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 BEATS = 5  # in a lease: two may be late, and the seat is still sure
+# A loop that does nothing for so long will hardly do anything again.
+HUNG_S = 60.0
 TURN_POLL_S = 0.25  # a revision of a switch takes seconds
 
 
@@ -33,7 +36,9 @@ class Cluster:
         self._lost = lost
         self._thread = ThreadPoolExecutor(1, "seat")
         self._leading = asyncio.Event()
-        self._beating: asyncio.Task[None] | None = None
+        self._alive_s = steady_s()
+        self._over = threading.Event()
+        self._pulsing: asyncio.Task[None] | None = None
 
     @property
     def id(self) -> str:
@@ -43,7 +48,10 @@ class Cluster:
     async def start(self) -> None:
         """Sit down, and stay seated until `stop`. Raises `psycopg.Error` if that is refused."""
         await self._in_thread(self._seat.take)
-        self._beating = asyncio.create_task(self._beat(), name="seat")
+        self._alive_s = steady_s()
+        loop = asyncio.get_running_loop()
+        threading.Thread(target=self._beat, args=(loop,), name="beat", daemon=True).start()
+        self._pulsing = asyncio.create_task(self._pulse(), name="seat")
         log.info("seated as %s", self.id)
 
     async def leading(self) -> None:
@@ -52,9 +60,10 @@ class Cluster:
 
     async def stop(self) -> None:
         """Leave: peers take over at once."""
-        if self._beating is not None:
-            self._beating.cancel()
-            await asyncio.gather(self._beating, return_exceptions=True)
+        self._over.set()
+        if self._pulsing is not None:
+            self._pulsing.cancel()
+            await asyncio.gather(self._pulsing, return_exceptions=True)
         await self._in_thread(self._seat.leave)
         self._thread.shutdown(wait=False)
 
@@ -87,22 +96,29 @@ class Cluster:
         """Give the turn back."""
         await asyncio.shield(self._sure(lambda: self._seat.end_turn(name)))
 
-    async def _beat(self) -> None:
+    async def _pulse(self) -> None:
+        """Show that the event loop lives, and look whether the seat is sure: also while the
+        thread that beats waits for a database that is gone."""
         with permit.required(self.check), leaf_turns.shared(self):
             while True:
-                await asyncio.sleep(self._seat.lease_s / BEATS)
+                self._alive_s = steady_s()
                 self.check()
-                left_s = self._seat.sure_until - steady_s()
-                try:
-                    async with asyncio.timeout(max(left_s, 0.01)):
-                        await self._in_thread(self._seat.beat)
-                except TimeoutError:
-                    self._lost("the database does not answer")
-                except psycopg.Error as error:
+                await asyncio.sleep(self._seat.lease_s / BEATS / 2)
+
+    def _beat(self, loop: asyncio.AbstractEventLoop) -> None:
+        """In a thread, so that a loop that is busy for a while is not taken for dead."""
+        while not self._over.wait(self._seat.lease_s / BEATS):
+            self.check()
+            if steady_s() - self._alive_s > HUNG_S:
+                self._lost(f"the event loop has hung for {HUNG_S:.0f} s")
+            try:
+                self._seat.beat()
+            except psycopg.Error as error:
+                if not self._over.is_set():
                     self._lost(f"the database ended the session: {error}")
-                if self._seat.leads and not self._leading.is_set():
-                    log.info("this daemon leads")
-                    self._leading.set()
+            if self._seat.leads and not self._leading.is_set():
+                log.info("this daemon leads")
+                loop.call_soon_threadsafe(self._leading.set)
 
     async def _sure(self, work: Callable[[], T]) -> T:
         try:

@@ -14,6 +14,7 @@ from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from provisioner import permit
 from provisioner.playbooks import folder as folders
 from provisioner.playbooks.following import LiveRun
 from provisioner.playbooks.inventory import (
@@ -86,10 +87,12 @@ class AnsibleRunner:
         async with self._queues.setdefault(call.host, asyncio.Lock()):
             while (other := self._on(call.host)) is not None:
                 await other.result(call.host)
+            await self._elsewhere(call.host)
             return await self._queue(call)
 
     async def recall(self, call: PlaybookCall, since: float) -> PlaybookResult | None:
         """What became of the same call that was made at `since` or later. See the port."""
+        await self._elsewhere(call.host)
         for run in await self._runs.since(call.host, since):
             live = self._live.get(run.id)
             if live is not None and live.does(call):
@@ -138,6 +141,11 @@ class AnsibleRunner:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _elsewhere(self, host: str) -> None:
+        """Wait until no run of another machine can be working on a host any more."""
+        while (until := await self._runs.elsewhere(host)) > self._clock.now():
+            await self._clock.sleep(min(until - self._clock.now(), self._settings.poll_s))
 
     def _refusal(self, call: PlaybookCall) -> PlaybookResult | None:
         if not (self._playbooks / f"{call.play}.yml").is_file():
@@ -226,6 +234,7 @@ class AnsibleRunner:
             live.events.hide(made.secrets())
             playbook = self._playbooks / f"{live.run.play}.yml"
             variables = environment(volatile, run_id, self._playbooks.parent, len(calls))
+            permit.ask()
             live.pid = start(made, lock, command(volatile, playbook), variables)
 
     async def _to_its_end(self, live: LiveRun) -> None:

@@ -88,3 +88,11 @@ class AgentRows(Protocol):
     async def put_agent_session(self, session: AgentSession) -> None:
         """Take the place of the node's earlier session; on disk when this returns."""
         ...
+
+    async def hand_out_agent_token(self, session: AgentSession) -> bool:
+        """Keep that its token was handed out; False if another daemon did so before."""
+        ...
+
+    async def change_agent_session(self, node: str, changes: Mapping[str, object]) -> None:
+        """Change fields of the node's session, whoever else writes it."""
+        ...

@@ -92,6 +92,13 @@ class Runs(Protocol):
         """Every run whose end nobody has seen, oldest first."""
         ...
 
+    async def elsewhere(self, host: str) -> float:
+        """Until when runs of other daemons may work on a host, whose end nobody has seen; 0: none.
+
+        A run is a process of its machine, and outlives its daemon there; nobody else can ask it.
+        """
+        ...
+
     async def since(self, host: str, at: float) -> Sequence[Run]:
         """Runs that touched a host and began at `at` or later, newest first."""
         ...

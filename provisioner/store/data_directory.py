@@ -9,12 +9,14 @@ from __future__ import annotations
 import fcntl
 import os
 import stat
+import uuid
 from pathlib import Path
 from types import TracebackType
 
 from provisioner.model.input_error import InputError
 
 LOCK_FILE = "lock"
+PLACE_FILE = "place"
 
 
 class DataLock:
@@ -72,6 +74,14 @@ def lock_data_directory(path: str | Path) -> DataLock:
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
     return DataLock(directory, descriptor)
+
+
+def place_of(directory: Path) -> str:
+    """A name for this very directory, made once: daemons on one database tell theirs apart."""
+    file = directory / PLACE_FILE
+    if not file.exists():
+        write_private(file, f"{uuid.uuid4().hex}\n".encode())
+    return file.read_text(encoding="ascii").strip()
 
 
 def prepare_directory(directory: Path) -> None:

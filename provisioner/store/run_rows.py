@@ -15,13 +15,18 @@ OPEN = "open"
 
 
 class RunTable:
-    """`ports.Runs` in the daemon's database."""
+    """`ports.Runs` in the daemon's database.
 
-    def __init__(self, store: SqlStore) -> None:
+    `place` names the data directory that has the runs' folders, where several daemons share a
+    database: each follows, ends and forgets its own runs only.
+    """
+
+    def __init__(self, store: SqlStore, place: str = "") -> None:
         self._store = store
+        self._place = place
 
     async def begin(self, run: Run) -> None:
-        values = {**vars(run), "hosts": json.dumps(dict(run.hosts))}
+        values = {**vars(run), "hosts": json.dumps(dict(run.hosts)), "place": self._place}
         await self._store.write(lambda c: c.execute(insert(runs).values(**values)))
 
     async def end(self, run_id: str, state: str, now: float) -> None:
@@ -29,16 +34,23 @@ class RunTable:
         await self._store.write(lambda c: c.execute(ended))
 
     async def open(self) -> Sequence[Run]:
-        return await self._select(select(runs).where(runs.c.state == OPEN).order_by(*_AGE))
+        mine = (runs.c.state == OPEN) & (runs.c.place == self._place)
+        return await self._select(select(runs).where(mine).order_by(*_AGE))
 
     async def since(self, host: str, at: float) -> Sequence[Run]:
         # few rows begin within a ledger entry's lifetime: searching their hosts needs no table
-        later = select(runs).where(runs.c.started_at >= at).order_by(*_AGE)
+        mine = (runs.c.started_at >= at) & (runs.c.place == self._place)
+        later = select(runs).where(mine).order_by(*_AGE)
         return [r for r in reversed(await self._select(later)) if host in r.hosts]
 
     async def ended_before(self, at: float) -> Sequence[Run]:
-        old = select(runs).where(runs.c.state != OPEN, runs.c.ended_at < at).order_by(*_AGE)
-        return await self._select(old)
+        over = (runs.c.state != OPEN) & (runs.c.ended_at < at) & (runs.c.place == self._place)
+        return await self._select(select(runs).where(over).order_by(*_AGE))
+
+    async def elsewhere(self, host: str) -> float:
+        others = select(runs).where(runs.c.state == OPEN, runs.c.place != self._place)
+        mine = [r for r in await self._select(others.order_by(*_AGE)) if host in r.hosts]
+        return max((r.started_at + r.limit_s for r in mine), default=0.0)
 
     async def forget(self, run_id: str) -> None:
         gone = delete(runs).where(runs.c.id == run_id)
@@ -58,4 +70,5 @@ def _run(row: Row[tuple[object, ...]]) -> Run:
         hosts = json.loads(values["hosts"])
     except ValueError:
         raise StoreFailed(f"a row is damaged: runs, {row.id}") from None
+    values.pop("place")
     return Run(**{**values, "hosts": hosts})

@@ -74,6 +74,11 @@ class SqlStore:
         self.writer, self.reader = writer, reader
         self._engine = engine
 
+    @property
+    def shared(self) -> bool:
+        """Whether other daemons may write too."""
+        return self._engine.dialect.name == "postgresql"
+
     async def write(self, work: Work[Result]) -> Result:
         """Run synchronous row functions in one transaction; on disk when this returns."""
         return await self.writer.run(work)
@@ -181,9 +186,9 @@ class SqlStore:
         return await self.read(lambda c: evidence_rows.read_reports(c, node, since))
 
     async def put_evidence(self, text: str) -> str:
-        digest, size, packed = evidence_rows.pack(text)
-        await self.write(lambda c: evidence_rows.put_evidence(c, digest, size, packed))
-        return digest
+        packed = evidence_rows.pack(text)
+        await self.write(lambda c: evidence_rows.put_evidence(c, *packed))
+        return packed[0]
 
     async def evidence(self, digest: str) -> str | None:
         return await self.read(lambda c: evidence_rows.read_evidence(c, digest))
@@ -214,6 +219,12 @@ class SqlStore:
 
     async def put_agent_session(self, session: AgentSession) -> None:
         await self.write(lambda c: agent_rows.put_session(c, session))
+
+    async def hand_out_agent_token(self, session: AgentSession) -> bool:
+        return await self.write(lambda c: agent_rows.hand_out(c, session))
+
+    async def change_agent_session(self, node: str, changes: Mapping[str, object]) -> None:
+        await self.write(lambda c: agent_rows.change_session(c, node, changes))
 
     # what the fleet measures and teaches
 
@@ -276,11 +287,10 @@ class SqlStore:
         `known`: (number of rows, head) of an earlier check, kept elsewhere; without it, rows cut
         off at the end are not noticed.
         """
-        if (
-            known is not None
-            and await self.read(lambda c: chain.digest_at(c, known[0])) != (known[1])
-        ):
-            return chain.ChainCheck(0, chain.GENESIS, known[0], "not the known journal")
+        if known is not None:
+            rows, head = known
+            if await self.read(lambda c: chain.digest_at(c, rows)) != head:
+                return chain.ChainCheck(0, chain.GENESIS, rows, "not the known journal")
         check, more = chain.ChainCheck(0, chain.GENESIS), True
         while more:  # ends with the table: each page begins after the last
             check, more = await self.read(partial(chain.check_page, so_far=check))

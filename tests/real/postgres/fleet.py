@@ -1,0 +1,229 @@
+"""Several daemons on one PostgreSQL, driving a site that is served over HTTPS: all real processes.
+
+Each daemon is `provisioner serve` as a person starts it; a supervisor starts one that ended again,
+as systemd would. What was done is asked of the simulator, which logs what it was asked to do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+from postgres_server import Server, free_port
+
+from provisioner import demo
+from provisioner.demo_site import DemoFiles, prepare
+from provisioner.execution.intake import find, take_in
+from provisioner.model.node import Node, NodeKind
+from provisioner.opening import open_data, read_expected, read_secrets
+from provisioner.redfish.discovery import probe_all
+from provisioner.redfish.transport import RedfishTransport
+from provisioner.simulated_runner import SimulatedRunner
+from provisioner.store import SqlStore, open_store
+from provisioner.wall_clock import WallClock
+
+MATRIX = Path(__file__).parents[3] / "firmware_matrix.yaml"
+LEASE_S = 4.0  # short, so that a test sees a seat lost within seconds
+SPEED = 60.0
+# what a site's files are left out of its settings for
+DEFAULTS = frozenset({"production"})
+
+
+@dataclass
+class Daemon:
+    """One daemon and its supervisor's memory."""
+
+    name: str
+    command: list[str]
+    environment: dict[str, str]
+    log: Path
+    process: subprocess.Popen[bytes] | None = None
+    ends: list[int] = field(default_factory=list)  # exit codes, the oldest first
+
+    def start(self) -> None:
+        with self.log.open("ab") as out:
+            self.process = subprocess.Popen(
+                self.command, stdout=out, stderr=out, env=self.environment
+            )
+
+    def send(self, sign: int) -> None:
+        assert self.process is not None
+        self.process.send_signal(sign)
+
+    def kill(self) -> None:
+        """kill -9, now."""
+        self.send(signal.SIGKILL)
+        self._ended()
+
+    def stop(self, limit_s: float = 30.0) -> None:
+        """As systemd stops it: SIGTERM, and its end is waited for."""
+        self.send(signal.SIGTERM)
+        assert self.process is not None
+        self.process.wait(timeout=limit_s)
+        self._ended()
+
+    def look_after(self) -> None:
+        """Start it again if it ended by itself."""
+        if self.process is not None and self.process.poll() is not None:
+            self._ended()
+            self.start()
+
+    def _ended(self) -> None:
+        assert self.process is not None
+        self.ends.append(self.process.wait())
+        self.process = None
+
+    def said(self, words: str) -> int:
+        """How often its log says so."""
+        return self.log.read_text(errors="replace").count(words) if self.log.exists() else 0
+
+
+@dataclass
+class Fleet:
+    """The site, its database, and the daemons on it."""
+
+    site: SimulatedRunner
+    store: SqlStore
+    server: Server
+    database: str
+    daemons: list[Daemon]
+    clock: WallClock
+
+    async def truth(self) -> dict[str, Any]:
+        return await self.site.get("/truth")
+
+    async def nodes(self) -> list[Node]:
+        """The hosts, as the store has them."""
+        return [n for n in await self.store.nodes() if n.kind is NodeKind.HOST]
+
+    async def until(self, reached: Callable[[], Any], limit_s: float, what: str) -> None:
+        """Look after the daemons until something is so."""
+        ends = time.monotonic() + limit_s
+        while not await reached():
+            assert time.monotonic() < ends, f"{what}: not within {limit_s} s\n{await self.tell()}"
+            for daemon in self.daemons:
+                daemon.look_after()
+            await asyncio.sleep(0.2)
+
+    async def owners(self) -> Counter[str]:
+        """Which daemon drives how many operations now, as DBOS' rows say."""
+        rows = self.server.sql(
+            self.database,
+            "SELECT executor_id, count(*) FROM dbos.workflow_status "
+            "WHERE status = 'PENDING' AND name = 'operation' GROUP BY 1",
+        )
+        return Counter({r.split("|")[0]: int(r.split("|")[1]) for r in rows})
+
+    async def pushing(self) -> Counter[str]:
+        """Nodes with a push or reset that is intended or under way, by the executor of each."""
+        rows = self.server.sql(
+            self.database,
+            "SELECT w.executor_id, count(*) FROM ledger l JOIN dbos.workflow_status w "
+            "ON w.workflow_uuid LIKE l.operation || '@%' AND w.status = 'PENDING' "
+            "WHERE l.status IN ('intended', 'sent') GROUP BY 1",
+        )
+        return Counter({r.split("|")[0]: int(r.split("|")[1]) for r in rows})
+
+    def owner(self, executor: str) -> Daemon:
+        """The daemon of an executor's id, which holds its process id."""
+        pid = int(executor.split("-")[-2])
+        return next(d for d in self.daemons if d.process is not None and d.process.pid == pid)
+
+    async def tell(self) -> str:
+        """Where everything stands, for a test that failed."""
+        nodes = await self.nodes()
+        states = Counter(str(n.state) for n in nodes)
+        notes = [f"{n.id} {n.state}: {n.blockers or n.note}" for n in nodes][:6]
+        logs = [
+            f"--- {d.name} {d.ends}\n{d.log.read_text(errors='replace')[-1500:]}"
+            for d in self.daemons
+        ]
+        return "\n".join([str(dict(states)), str(dict(await self.owners())), *notes, *logs])
+
+
+@asynccontextmanager
+async def fleet(
+    server: Server, folder: Path, *, hosts: int, daemons: int = 3, speed: float = SPEED,
+    ports: dict[int, int] | None = None, start: bool = True,
+) -> AsyncIterator[Fleet]:  # fmt: skip
+    """`ports`: daemon -> the port by which it reaches the database, if not the server's own."""
+    database = server.make()
+    asked = demo.Asked(nodes=hosts, speed=speed)
+    async with demo.simulator(asked, folder / "site") as site:
+        files = prepare(folder / "site", await site.get("/expected"), hosts)
+        told = await site.get("/clock")
+        clock = WallClock(told["speed"], told["epoch"])
+        first = folder / "d0"
+        await _take_in(site, files, clock, first, server.url(database))
+        settings = folder / "settings.yaml"
+        settings.write_text(yaml.safe_dump(_settings(asked)))
+        made = []
+        for number in range(daemons):
+            data = folder / f"d{number}"
+            if number:  # as docs/high-availability.md says: one key for all
+                data.mkdir(mode=0o700)
+                shutil.copy(first / "master.key", data / "master.key")
+            url = server.url(database, (ports or {}).get(number, 0))
+            command = [
+                sys.executable, "-m", "provisioner", "serve", "--data", str(data),
+                "--database", url, "--matrix", str(MATRIX), "--matrix", str(files.overlay),
+                "--artifacts", str(files.artifacts), "--artifact-port", str(free_port()),
+                "--settings", str(settings), "--simulator", str(folder / "site" / "control.sock"),
+            ]  # fmt: skip
+            log = folder / f"d{number}.log"
+            made.append(Daemon(f"d{number}", command, server.environment, log))
+        store = open_store(server.url(database))
+        try:
+            if start:
+                for daemon in made:
+                    daemon.start()
+            yield Fleet(site, store, server, database, made, clock)
+        finally:
+            for daemon in made:
+                if daemon.process is not None:
+                    daemon.process.kill()
+                    daemon.process.wait()
+            await store.close()
+
+
+def _settings(asked: demo.Asked) -> dict[str, Any]:
+    chosen = demo.settings_of(asked).model_copy(
+        update={"api_serve": False, "lease_s": LEASE_S, "poll_s": 30.0}
+    )
+    told = chosen.model_dump(mode="json", exclude_defaults=True)
+    # a daemon that was replaced is waited out for the window and the longest request
+    return told | {"request_max_s": 10.0 * asked.speed, "send_window_s": 2.0 * asked.speed}
+
+
+async def _take_in(
+    site: SimulatedRunner, files: DemoFiles, clock: WallClock, data: Path, database: str
+) -> None:
+    expected = read_expected(files.expected)
+    secrets = read_secrets(expected, os.environ)
+    transport = RedfishTransport()
+    endpoints: dict[str, str] = await site.get("/endpoints")
+    urls = sorted(url for name, url in endpoints.items() if "/" in name)
+    try:
+        async with open_data(data, clock.now(), database) as opened:
+            probes = await probe_all(transport, urls)
+            assembly, found, silent = await find(
+                transport, opened.store, opened.vault, expected, secrets, probes, clock.now()
+            )
+            assert not silent, silent[0]
+            await take_in(
+                opened.store, opened.vault, expected, secrets, assembly, found, clock.now()
+            )
+    finally:
+        await transport.close()

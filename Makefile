@@ -7,7 +7,7 @@ STAMP  := $(VENV)/.installed
 .DEFAULT_GOAL := help
 .PHONY: help setup test lint docs tutorial format demo soak fuzz fuzz-lock bench lock clean \
 	image image-check image-test vm-test image-lock bench-ansible bench-isolation \
-	soak-ports bench-release bench-campaign bench-intake bench-api bench-console screenshots wheel
+	soak-ports bench-firmware bench-release bench-campaign bench-intake bench-api bench-console screenshots wheel
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */  make \1\t/' | expand -t 22
@@ -88,6 +88,9 @@ bench-redfish: setup ## requests per CPU second against bare aiohttp, memory per
 
 bench-intake: setup ## take a simulated site in, then the same with OpenStack Ironic; last line JSON
 	@$(VENV)/bin/python tests/bench/bench_intake.py $(ARGS)
+
+bench-firmware: setup ## forty hosts, one BIOS update each, against the time Ironic took; last line JSON
+	@$(VENV)/bin/python tests/bench/bench_firmware.py $(ARGS)
 
 bench-campaign: setup ## campaigns of 512 and 4,096 hosts against the bound of their limits; last line JSON
 	@$(VENV)/bin/python tests/bench/bench_campaign.py $(ARGS)

@@ -14,6 +14,7 @@ from provisioner.execution import methods_switch
 from provisioner.execution.inband import boot_id, restart
 from provisioner.execution.methods_inband import play, problem
 from provisioner.execution.once import Act, Sent, Snapshot
+from provisioner.execution.pacing import growing
 from provisioner.execution.quiet import quiet, settled, versions_of
 from provisioner.execution.work import Site, Work
 from provisioner.model.inventory import Activation, Inventory, Power
@@ -196,8 +197,9 @@ async def _boot_seen(site: Site, node: Node, host: Redfish) -> Snapshot:
 
 async def _booted(site: Site, node: Node, before: str | None) -> Blocker | None:
     until = site.clock.now() + site.settings.boot_limit_s
+    waits = growing(site.settings.poll_s)
     while site.clock.now() < until:
-        await site.clock.sleep(site.settings.poll_s)
+        await site.clock.sleep(next(waits))
         now = await boot_id(site, node)
         if now is not None and now != before:
             return None

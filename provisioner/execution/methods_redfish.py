@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from provisioner.execution.once import Act, Sent, Snapshot
+from provisioner.execution.pacing import growing
 from provisioner.execution.work import Site, Work
 from provisioner.model.inventory import Inventory
 from provisioner.model.node import Node
@@ -121,8 +122,9 @@ async def _task(
     until = max(entry.intended_at + limit_s, now + settings.bmc_return_limit_s)
     ref: TaskRef | None = None
     last, seen = "no progress was seen", False
+    waits = growing(settings.poll_s)
     while site.clock.now() < until:
-        await site.clock.sleep(site.settings.poll_s)
+        await site.clock.sleep(next(waits))
         try:
             ref = ref or await _watched(client, entry)
             view = await client.task(ref)

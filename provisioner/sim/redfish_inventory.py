@@ -46,6 +46,8 @@ class FirmwareInventory:
         mirrored = self.machine.firmware.get((self.bmc, MIRRORS.get(item.id, "")))
         if mirrored and mirrored.staged is not None:
             version = mirrored.staged
+        elif mirrored and item.id.startswith("Staging_"):
+            version = mirrored.running  # as recorded of a BMC at rest
         shown: Json = {
             "@odata.id": path,
             "@odata.type": "#SoftwareInventory.v1_4_0.SoftwareInventory",

@@ -47,6 +47,9 @@ class RepairSettings(Record):
     repair_deeper_score: float = Field(
         2.0, ge=0, description="Score of a repeat offender that asks for every test."
     )
+    repair_deeper_limit_s: float = Field(
+        14400.0, ge=0, description="Tests of a repeat offender beyond what the site demands."
+    )
     repair_retire_score: float = Field(
         5.0, ge=0, description="Score of a repeat offender that people are asked to retire."
     )

@@ -8,6 +8,7 @@ from provisioner.model.health import Gate, Verdict
 from provisioner.model.inventory import Inventory
 from provisioner.model.node import Node, NodeKind
 from provisioner.planning.gates import DAY_S, ages
+from provisioner.planning.offenders import beyond
 from provisioner.planning.selection import (
     Selection,
     SelectionPolicy,
@@ -28,8 +29,13 @@ async def choose(
     node: Node,
     inventory: Inventory,
     now: float,
+    *,
+    deeper: bool = False,
 ) -> Selection | None:
-    """The checks that what changed since the last certificate asks for; None for a switch."""
+    """The checks that what changed since the last certificate asks for; None for a switch.
+
+    `deeper`: a repeat offender, of which everything is tested, also what the site does not demand.
+    """
     if node.kind is NodeKind.SWITCH:
         return None
     last = await store.certificate(node.certificate) if node.certificate else None
@@ -38,8 +44,9 @@ async def choose(
     turnover = served and proof is not None and proof.tenant != node.tenant
     suspect = node.attempts > 0 or bool(await fabric.accused(node, last))
     change = change_since(last, inventory, turnover=turnover, suspect=suspect)
+    gates = frozenset(Gate(letter) for letter in settings.certify_gates)
     policy = SelectionPolicy(
-        gates=frozenset(Gate(letter) for letter in settings.certify_gates),
+        gates=gates,
         budget_s=settings.test_budget_s or None,
         fabric_days_max=settings.fabric_days,
     )
@@ -49,4 +56,7 @@ async def choose(
         healthy_days=0.0 if last is None else max(0.0, now - last.issued_at) / DAY_S,
         proved_days=ages(last, now),
     )
-    return select(change, checks.ALL, policy, standing)
+    if not deeper:
+        return select(change, checks.ALL, policy, standing)
+    change = change_since(last, inventory, turnover=turnover, suspect=True)
+    return beyond(change, checks.ALL, policy, standing, limit_s=settings.repair_deeper_limit_s)

@@ -25,7 +25,7 @@ from provisioner.planning import remedies, remedy_steps
 from provisioner.planning.diagnosis import diagnose
 from provisioner.planning.journey import may_enter
 from provisioner.planning.lifecycle import PASSING
-from provisioner.planning.part_names import named
+from provisioner.planning.part_names import named, of_missing
 from provisioner.planning.parts import doubtful
 from provisioner.planning.remedies import Later, Limits, People, Try
 from provisioner.ports import AlertBook, Clock, PortError, StaleWrite, Store
@@ -103,7 +103,10 @@ class Mender:
         faults = {f.key: f for f in policy.faults_of(node, report, alerts, case)}
         for fault in (*policy.faults_of(node, found.report, ()), *found.faults):
             faults.setdefault(fault.key, fault)
-        names = await self._evidence.names(node, inventory, found)
+        names = {
+            **of_missing(node.id, case.parts_before, inventory),
+            **await self._evidence.names(node, inventory, found),
+        }
         seen = tuple(named(f, names) for f in faults.values())[: policy.FAULTS_MAX]
         tries = case.tries
         if tried is not None:

@@ -88,6 +88,11 @@ class Observer:
         case = None if self._cases is None else await self._cases.open_case(node.id)
         return None if case is None else waits_for(case, self._clock.now())
 
+    async def _offends(self, node: Node) -> bool:
+        """Whether the node's open case asks for deeper tests."""
+        case = None if self._cases is None else await self._cases.open_case(node.id)
+        return case is not None and case.deeper
+
     async def collect(self, node: Node) -> tuple[Inventory | None, tuple[Blocker, ...]]:
         """A full inventory, or why there is none."""
         return await self._collector.collect(node)
@@ -166,7 +171,13 @@ class Observer:
         if report is not None and not certification.judges(report, inventory, node):
             report = None
         selection = await choose(
-            self._store, self._settings, self._fabric, node, inventory, self._clock.now()
+            self._store,
+            self._settings,
+            self._fabric,
+            node,
+            inventory,
+            self._clock.now(),
+            deeper=await self._offends(node),
         )
         blockers: tuple[Blocker, ...] = ()
         if report is not None:

@@ -10,8 +10,11 @@ from collections import Counter
 from collections.abc import Sequence
 from enum import StrEnum
 
+from provisioner.checks.check import Check
 from provisioner.model.base import Record
 from provisioner.model.case import Case, Ending, Outcome, RemedyKind
+from provisioner.model.health import Gate
+from provisioner.planning.selection import Change, Selection, SelectionPolicy, Standing, select
 
 DAY_S = 86400.0
 CASES_MAX = 64  # the newest of a node that are looked at
@@ -82,3 +85,25 @@ def weight(case: Case, seen: Counter[str]) -> float:
     if easily and cured is not None and cured.remedy is RemedyKind.RERUN:
         found /= 2
     return found
+
+
+def beyond(
+    change: Change,
+    catalogue: Sequence[Check],
+    policy: SelectionPolicy,
+    standing: Standing | None,
+    *,
+    limit_s: float,
+) -> Selection:
+    """As `select`, and the tests of gates B and D that the site does not demand, within a time.
+
+    What is added is left out again if it takes longer than `limit_s` or the site's own budget:
+    the tests that the site demands never are.
+    """
+    asked = select(change, catalogue, policy, standing)
+    for more in (frozenset({Gate.B, Gate.D}), frozenset({Gate.B})):
+        gates = policy.gates | more
+        wider = select(change, catalogue, policy.model_copy(update={"gates": gates}), standing)
+        if wider.blocker is None and wider.seconds - asked.seconds <= limit_s:
+            return wider
+    return asked

@@ -15,6 +15,7 @@ from provisioner.checks.smi_table import table
 from provisioner.model.case import Fault
 from provisioner.model.inventory import DeviceKind, Inventory
 from provisioner.model.node import Node
+from provisioner.planning.parts import Parts
 from provisioner.planning.rejudging import raw_outputs
 
 _PCI = re.compile(r"\b([0-9a-fA-F]{4,8}):([0-9a-fA-F]{2}):([0-9a-fA-F]{2})(?:\.\d)?\b")
@@ -49,6 +50,21 @@ def names_of(node: Node, inventory: Inventory | None, gpu_texts: Iterable[str] =
             found[row["uuid"]] = slot
             if pci := pci_of(row.get("pci.bus_id", "")):
                 found[pci] = slot
+    return found
+
+
+def of_missing(node: str, before: Parts, inventory: Inventory | None) -> Names:
+    """Alias -> slot of parts that a node had when its case was opened, and does not show now.
+
+    "su0-n03/gpu", which only counts, is a slot where one part of that kind is gone and no more.
+    """
+    there = {(d.kind.value, d.slot) for d in inventory.devices} if inventory else set()
+    gone = [(kind, slot, serial) for kind, slot, serial, _ in before if (kind, slot) not in there]
+    found = {serial: slot for _, slot, serial in gone if len(serial) >= SERIAL_MIN}
+    for kind in {kind for kind, _, _ in gone} if inventory else ():
+        slots = [slot for k, slot, _ in gone if k == kind]
+        if len(slots) == 1:
+            found[f"{node}/{kind}"] = slots[0]
     return found
 
 

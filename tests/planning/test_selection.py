@@ -12,6 +12,7 @@ from provisioner.model.health import Gate
 from provisioner.model.inventory import Component, Device, DeviceKind, Inventory
 from provisioner.planning.certification import serials, versions
 from provisioner.planning.coverage import DEVICES, EVERYTHING, TESTS, of_component, of_device
+from provisioner.planning.offenders import beyond
 from provisioner.planning.selection import (
     Cause,
     Change,
@@ -206,3 +207,19 @@ def test_more_change_is_never_less_testing(one, other):
     assert set(alone.checks) | set(alone.left_out) - {"fabric"} == {
         c.name for c in ALL if c.kind.value == "host" and not c.on_request and c.gate is not Gate.C
     }
+
+
+def test_a_repeat_offender_is_tested_beyond_what_the_site_demands_within_a_time():
+    change = since(None, INVENTORY, suspect=True)
+    little = SelectionPolicy(gates=frozenset({Gate.A, Gate.B}))
+    usual = select(change, ALL, little)
+
+    deeper = beyond(change, ALL, little, None, limit_s=1e6)
+    short = beyond(change, ALL, little, None, limit_s=0.0)
+    tight = little.model_copy(update={"budget_s": usual.seconds})
+
+    burns = {c.name for c in ALL if c.gate is Gate.D and not c.on_request}
+    assert set(deeper.checks) - set(usual.checks) == burns
+    assert burns
+    assert short == usual
+    assert beyond(change, ALL, tight, None, limit_s=1e6).blocker is None

@@ -63,6 +63,7 @@ class NetBox:
         for scheme in ("https://", "http://"):
             session.mount(scheme, _Bounded())
         self._numbers: dict[tuple[K, str], int] = {}
+        self._tag = {"name": TAG, "slug": TAG}
 
     def read(self, sites: Collection[str], addresses: Collection[str]) -> tuple[NetBoxObject, ...]:
         """What there is of these sites (slugs), and of these addresses, wherever they are."""
@@ -128,8 +129,9 @@ class NetBox:
     def tag(self) -> None:
         """Make our tag if it is not there."""
         try:
-            if self._api.extras.tags.get(slug=TAG) is None:
-                self._api.extras.tags.create(name=TAG, slug=TAG)
+            there = self._api.extras.tags.get(slug=TAG)
+            there = there or self._api.extras.tags.create(name=TAG, slug=TAG)
+            self._tag = {"name": str(there.name), "slug": TAG}  # somebody may call it otherwise
         except (requests.RequestException, RequestError, ValueError) as error:
             raise _failed(error) from None
 
@@ -143,7 +145,7 @@ class NetBox:
             elif change.verb is Verb.UPDATE:
                 there.update([{"id": change.number, **self._body(change, new=False)}])
             elif change.verb is Verb.CREATE:
-                body = {**self._body(change, new=True), "tags": [{"slug": TAG}]}
+                body = {**self._body(change, new=True), "tags": [self._tag]}
                 self._numbers[change.kind, change.key] = there.create(body).id
         except (requests.RequestException, RequestError, ValueError) as error:
             raise _failed(error) from None

@@ -52,6 +52,7 @@ NODES = (
         location=Location(site="Fra 1", rack="r01"),
     ),
 )
+OURS = {"name": "provisioner", "slug": "provisioner"}
 INVENTORY = Inventory(node="su0-n01", vendor="supermicro", system_serial="S1", model="SYS-821GE")
 
 
@@ -124,7 +125,7 @@ def the_fleet_is_shown_once_and_followed(site: Site) -> None:
     """Everything is made by the first run, nothing by the second, and a change by the third."""
     first = site.plan()
     assert {c["verb"] for c in first} == {"create"}
-    assert site.api.dcim.devices.count() == 0  # a plan makes nothing
+    assert list(site.api.dcim.devices.all()) == []  # a plan makes nothing
     site.apply()
     assert site.plan("--prune") == []
     changed(site.folder / "var", "su0-n01", state=State.QUARANTINED, tenant="")
@@ -143,7 +144,7 @@ def what_others_made_is_left_alone(site: Site) -> None:
     given = {"site": own.site.id, "role": own.role.id, "device_type": own.device_type.id}
     api.dcim.devices.create(name="console-server", **given)
     own.update({"tags": [], "description": "mine"})  # a person took it over
-    gone = api.dcim.devices.create(name="su9-n99", tags=[{"slug": "provisioner"}], **given)
+    gone = api.dcim.devices.create(name="su9-n99", tags=[OURS], **given)
     changed(site.folder / "var", "su0-n02", state=State.RETIRED)
     kept = verbs(site.plan())
     assert kept == [("leave", "device", "su0-n02"), ("leave", "device", "su9-n99")]

@@ -7,7 +7,7 @@ STAMP  := $(VENV)/.installed
 .DEFAULT_GOAL := help
 .PHONY: help setup test lint docs tutorial format demo soak fuzz fuzz-lock bench lock clean \
 	image image-check image-test vm-test image-lock bench-ansible bench-isolation \
-	soak-ports bench-firmware bench-release bench-campaign bench-intake bench-api bench-console screenshots wheel
+	soak-ports bench-firmware bench-release bench-campaign bench-intake bench-api bench-console screenshots wheel crash-points
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */  make \1\t/' | expand -t 22
@@ -46,6 +46,9 @@ soak: setup ## simulation over many seeds, planner on new examples; ARGS as for 
 	SEEDS="$${SEEDS:-200}" $(VENV)/bin/pytest -n 2 --hypothesis-profile=soak \
 		tests/simulation tests/planning/test_planner_properties.py $(ARGS)
 	$(VENV)/bin/python tests/simulation/soak_ports.py --model
+
+crash-points: setup ## the daemon dies at every await and commit of a journey; hours; ARGS="--every 50"
+	PYTHONPATH=tests/simulation $(VENV)/bin/python tests/crash/crash_points.py $(ARGS)
 
 soak-ports: setup ## ten million steps of releases under faults, may be interrupted; ARGS="--model", "20000"
 	$(VENV)/bin/python tests/simulation/soak_ports.py $(ARGS)

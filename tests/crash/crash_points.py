@@ -1,0 +1,90 @@
+"""`make crash-points`: the daemon dies at every point of the journey; prints how many there are.
+
+With `--every N` only at each N-th; `--awaits` lists the awaits of the path's modules that this
+journey does not come to.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from lives import explore
+from points import OURS, Place
+
+PATH = ("control/reconciler.py", "control/performer.py", "control/observer.py", "execution/")
+
+
+def main() -> int:
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--every", type=int, default=1)
+    options.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    options.add_argument("--awaits", action="store_true")
+    given = options.parse_args()
+    began = time.monotonic()
+    done = 0
+
+    def chosen(number: int, place: Place) -> bool:
+        nonlocal done
+        if number % given.every:
+            return False
+        done += 1
+        if done % 25 == 0:
+            say(f"point {number}, {done} deaths, {time.monotonic() - began:.0f} s")
+        return True
+
+    with tempfile.TemporaryDirectory() as directory:
+        run = explore(Path(directory), chosen, jobs=given.jobs)
+    if run.wrong:
+        say(f"the journey without a death: {run.wrong}")
+    bad = {place: verdict for place, verdict in run.verdicts.items() if verdict}
+    for place, verdict in bad.items():
+        say(f"{' > '.join(place)}\n    {verdict.strip()}")
+    commits = sum(place[-1].endswith("_commit") for place in run.points)
+    waits, met = awaits(), reached(run.points)
+    say(
+        f"{len(run.points)} points ({commits} at commits), {len(run.verdicts)} deaths, "
+        f"{len(bad)} of them ended wrong; passed {sum(run.points.values())} times; "
+        f"{len(waits & met)} of {len(waits)} awaits of the path's modules suspended on this journey"
+    )
+    if given.awaits:
+        say("\n".join(sorted(f"not on it: {file}:{line}" for file, line in waits - met)))
+    return 1 if bad or run.wrong else 0
+
+
+def say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def awaits() -> set[tuple[str, int]]:
+    """Every await of the modules that carry an operation out, by file and first line."""
+    return {(file, line) for file, line, _ in _spans()}
+
+
+def reached(points: dict[Place, int]) -> set[tuple[str, int]]:
+    """Those of them that some point waits in."""
+    spans = list(_spans())
+    lines = {tuple(line.rsplit(":", 1)) for place in points for line in place[2:] if ":" in line}
+    met = {(file, int(line)) for file, line in lines}
+    return {(f, first) for f, first, last in spans for file, at in met if f == file and
+            first <= at <= last}  # fmt: skip
+
+
+def _spans() -> Iterator[tuple[str, int, int]]:
+    for file in sorted(Path(OURS).rglob("*.py")):
+        name = str(file).removeprefix(OURS)
+        if name.startswith(PATH):
+            for found in ast.walk(ast.parse(file.read_text())):
+                if isinstance(found, ast.Await):
+                    yield name, found.lineno, found.end_lineno or found.lineno
+
+
+if __name__ == "__main__":
+    sys.exit(main())

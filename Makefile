@@ -5,7 +5,7 @@ ARGS   ?=
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test lint docs tutorial format demo soak fuzz fuzz-lock bench lock clean \
+.PHONY: help setup test test-ha lint docs tutorial format demo soak fuzz fuzz-lock bench lock clean \
 	image image-check image-test vm-test image-lock bench-ansible bench-isolation \
 	soak-ports bench-firmware bench-release bench-campaign bench-intake bench-api bench-console screenshots wheel crash-points
 
@@ -115,12 +115,22 @@ image-lock: ## resolve the image's Python locks anew (needs uv)
 		--python-platform x86_64-manylinux_2_34 --generate-hashes --custom-compile-command "make image-lock" \
 		images/lock/$$name.in -o images/lock/$$name.lock; done
 
+NETBOX_PYTHON ?= python3.12
+NETBOX_VENV   ?= build/netbox-venv
+test-netbox: setup ## the mirror against a real NetBox (Python 3.12; postgresql, redis-server, libpq-dev; minutes)
+	@test -x $(NETBOX_VENV)/bin/netbox || { $(NETBOX_PYTHON) -m venv $(NETBOX_VENV) && \
+		$(NETBOX_VENV)/bin/pip install --quiet netbox==4.7.3; }
+	NETBOX_VENV="$(abspath $(NETBOX_VENV))" $(VENV)/bin/pytest -p no:cacheprovider tests/netbox/real_netbox.py $(ARGS)
+
 wheel: setup ## build the wheel into dist/, with the matrix and the Ansible content
 	rm -rf build/lib # what an earlier tree had is not of this one
 	$(VENV)/bin/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
 
 lock: ## resolve requirements.lock anew (needs uv)
 	uv pip compile --python-version 3.11 --generate-hashes --group dev pyproject.toml -o requirements.lock
+
+test-ha: setup ## three daemons on PostgreSQL, killed, stopped, cut off (HA_HOSTS=24 for fewer than 256 nodes)
+	HA_HOSTS="$${HA_HOSTS:-256}" $(VENV)/bin/pytest -q -p no:xdist tests/real/postgres $(ARGS)
 
 clean: ## remove .venv and caches
 	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -219,9 +219,9 @@ def _end(ends: object, interfaces: Mapping[int, str]) -> str:
     """The interface of ours that a cable ends at; "" for several, and for what is none."""
     if not isinstance(ends, list) or len(ends) != 1:
         return ""
-    end = dict(ends[0])  # pynetbox hands the interface itself
-    at_interface = "/dcim/interfaces/" in str(end.get("url", ""))
-    return interfaces.get(end.get("id") or 0, "") if at_interface else ""
+    end = dict(ends[0])
+    ours = end.get("object_type") == TERMINATION
+    return interfaces.get(end.get("object_id") or 0, "") if ours else ""
 
 
 def _chunks(items: Sequence[Any]) -> Iterable[Sequence[Any]]:

@@ -37,6 +37,7 @@ from provisioner.store.sql_store import SqlStore
 log = logging.getLogger(__name__)
 EVERYWHERE = frozenset({"0.0.0.0", "::"})  # noqa: S104 (no name by which anybody reaches us)
 HANDSHAKE_S = 10.0  # TLS, of whoever connects
+PEERS_S = 3600.0  # a request that a peer has been at for this long is not at it any more
 SHUTDOWN_S = 2.0  # streams are cut after it
 
 
@@ -100,7 +101,9 @@ async def serve_api(parts: ApiParts, data: Path) -> AsyncIterator[str]:
     """
     settings = parts.settings
     context = tls_context(data, settings)
-    lost = await parts.store.write(partial(request_rows.give_up, now=parts.clock.now()))
+    now = parts.clock.now()
+    before = now - PEERS_S if parts.store.shared else float("inf")
+    lost = await parts.store.write(partial(request_rows.give_up, now=now, asked_before=before))
     for asked in lost:
         log.warning("request %s (%s) was under way when the daemon ended", asked.id, asked.kind)
     runner = web.AppRunner(

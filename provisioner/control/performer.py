@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from provisioner.control.certifier import Certifier
+from provisioner.control.disruptions import Disruptions
 from provisioner.control.mender import Mender
 from provisioner.control.observer import Observer
 from provisioner.control.sanitizing import sanitize
@@ -25,10 +26,9 @@ from provisioner.execution.tenancy import Tenancy
 from provisioner.model.node import Node, Placement, State
 from provisioner.model.operation import LedgerEntry
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.model.plan import Disruption, Step
+from provisioner.model.plan import Step
 from provisioner.model.tenant import MAINTENANCE_VRF
 from provisioner.planning import certification
-from provisioner.planning.admission import admit
 from provisioner.planning.journey import may_enter
 from provisioner.planning.lifecycle import (
     Certify,
@@ -52,7 +52,7 @@ Problems = Sequence[Blocker]
 
 
 class Performer:
-    """Carries out turns. `disrupted` is what this daemon disrupts now, by node."""
+    """Carries out turns, each on one node."""
 
     def __init__(
         self,
@@ -80,8 +80,7 @@ class Performer:
         self._eraser = eraser
         self._certifier = certifier
         self._mender = mender
-        self._admission = asyncio.Lock()
-        self.disrupted: dict[str, Disruption] = {}
+        self._disruptions = Disruptions(store, settings.switches_down_percent)
 
     async def perform(self, hold: Hold, node: Node, turn: Turn, view: View | None) -> Problems:
         """Do what was decided; what stood in the way, or nothing."""
@@ -212,6 +211,7 @@ class Performer:
             node = stored
             async with self._telling(hold, node, step, note):
                 problems = await self._executor.execute(hold, node, step, view.inventory)
+            await self._disruptions.over(hold)
             await self._store.journal(
                 "step",
                 node.id,
@@ -220,7 +220,6 @@ class Performer:
             )
             return problems
         finally:
-            self.disrupted.pop(node.id, None)
             self._observer.touched(node, step)
 
     @asynccontextmanager
@@ -251,17 +250,9 @@ class Performer:
                 telling.cancel()
             await asyncio.gather(telling, return_exceptions=True)  # a newer row wins, in silence
 
-    async def admit(self, node: Node, step: Step) -> tuple[str, ...]:
-        """Why a step must wait; nothing: its place is taken, and `perform` gives it back.
-
-        Limits are checked and the place is taken in one breath: two switches must not both pass.
-        """
-        async with self._admission:
-            nodes = await self._store.nodes()
-            reasons = admit(node, step, nodes, self.disrupted, self._settings.switches_down_percent)
-            if not reasons:
-                self.disrupted[node.id] = step.disruption
-            return reasons
+    async def admit(self, hold: Hold, node: Node, step: Step) -> tuple[str, ...]:
+        """Why a step must wait; nothing: its place is taken, and `perform` gives it back."""
+        return await self._disruptions.admit(hold, node, step)
 
     async def _release(self, hold: Hold, node: Node, vrf: str) -> Problems:
         """Into the tenant's VRF, with proof; anything less than proof goes back to maintenance."""

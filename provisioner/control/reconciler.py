@@ -110,7 +110,7 @@ class Reconciler:
             if view.unseen:
                 return turn, view.unseen
             if isinstance(turn, Execute):
-                waiting = await self._performer.admit(node, turn.step)
+                waiting = await self._performer.admit(hold, node, turn.step)
                 if waiting:
                     return Wait(after_s=self._settings.poll_s, why=waiting[0]), ()
             problems = await self._performer.perform(hold, node, turn, view)

@@ -46,6 +46,12 @@ class Hold:
             )
             return entry
 
+    async def enter(self, phase: str) -> None:
+        """Write the operation's phase, which whoever looks at active operations sees."""
+        async with self._lock:
+            entered = self.operation.model_copy(update={"phase": phase})
+            self.operation, _ = await self._store.record(entered, now=self._clock.now())
+
     async def entries(self) -> Sequence[LedgerEntry]:
         """Every ledger row of this operation's node, of all its operations."""
         return await self._store.entries(self.operation.node)

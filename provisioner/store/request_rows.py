@@ -62,8 +62,13 @@ def read_requests(
     return tuple(parse(ChangeRequest, body, "requests") for body in connection.scalars(query))
 
 
-def give_up(connection: Connection, now: float) -> tuple[ChangeRequest, ...]:
-    """At a start: what the process before was doing. Whether it happened is for a person to see."""
+def give_up(
+    connection: Connection, now: float, *, asked_before: float = float("inf")
+) -> tuple[ChangeRequest, ...]:
+    """At a start: what the process before was doing. Whether it happened is for a person to see.
+
+    `asked_before`: with peers, what was asked later may be under way in one of them.
+    """
     note = "the daemon ended while it was under way; look at it, then ask again"
     lost = read_requests(connection, limit=10_000, states=[RequestState.RUNNING])
     return tuple(
@@ -74,6 +79,7 @@ def give_up(connection: Connection, now: float) -> tuple[ChangeRequest, ...]:
             now,
         )
         for row in lost
+        if row.asked_at < asked_before
     )
 
 

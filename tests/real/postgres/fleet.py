@@ -36,9 +36,7 @@ from provisioner.wall_clock import WallClock
 
 MATRIX = Path(__file__).parents[3] / "firmware_matrix.yaml"
 LEASE_S = 4.0  # short, so that a test sees a seat lost within seconds
-SPEED = 60.0
-# what a site's files are left out of its settings for
-DEFAULTS = frozenset({"production"})
+SPEED = 120.0
 
 
 @dataclass
@@ -101,6 +99,19 @@ class Fleet:
     daemons: list[Daemon]
     clock: WallClock
 
+    async def reconnect(self) -> None:
+        """The test's own connections, after the server was restarted."""
+        await self.store.close()
+        self.store = open_store(self.server.url(self.database))
+
+    def move_to(self, database: str) -> None:
+        """Everything goes on with another database of the same server; the old store is closed."""
+        for daemon in self.daemons:
+            old, new = self.server.url(self.database), self.server.url(database)
+            daemon.command = [new if word == old else word for word in daemon.command]
+        self.database = database
+        self.store = open_store(self.server.url(database))
+
     async def truth(self) -> dict[str, Any]:
         return await self.site.get("/truth")
 
@@ -119,22 +130,25 @@ class Fleet:
 
     async def owners(self) -> Counter[str]:
         """Which daemon drives how many operations now, as DBOS' rows say."""
-        rows = self.server.sql(
-            self.database,
+        return self._counted(
             "SELECT executor_id, count(*) FROM dbos.workflow_status "
-            "WHERE status = 'PENDING' AND name = 'operation' GROUP BY 1",
+            "WHERE status = 'PENDING' AND name = 'operation' GROUP BY 1"
         )
-        return Counter({r.split("|")[0]: int(r.split("|")[1]) for r in rows})
 
     async def pushing(self) -> Counter[str]:
         """Nodes with a push or reset that is intended or under way, by the executor of each."""
-        rows = self.server.sql(
-            self.database,
+        return self._counted(
             "SELECT w.executor_id, count(*) FROM ledger l JOIN dbos.workflow_status w "
             "ON w.workflow_uuid LIKE l.operation || '@%' AND w.status = 'PENDING' "
-            "WHERE l.status IN ('intended', 'sent') GROUP BY 1",
+            "WHERE l.status IN ('intended', 'sent') AND l.node LIKE '%-n%' GROUP BY 1"
         )
-        return Counter({r.split("|")[0]: int(r.split("|")[1]) for r in rows})
+
+    def _counted(self, query: str) -> Counter[str]:
+        there = "SELECT count(*) FROM pg_tables WHERE schemaname = 'dbos'"
+        if self.server.sql(self.database, there) == ["0"]:
+            return Counter()  # no daemon was there yet
+        rows = [line.split("|") for line in self.server.sql(self.database, query)]
+        return Counter({executor: int(count) for executor, count in rows if executor})
 
     def owner(self, executor: str) -> Daemon:
         """The daemon of an executor's id, which holds its process id."""
@@ -156,7 +170,7 @@ class Fleet:
 @asynccontextmanager
 async def fleet(
     server: Server, folder: Path, *, hosts: int, daemons: int = 3, speed: float = SPEED,
-    ports: dict[int, int] | None = None, start: bool = True,
+    ports: dict[int, int] | None = None,
 ) -> AsyncIterator[Fleet]:  # fmt: skip
     """`ports`: daemon -> the port by which it reaches the database, if not the server's own."""
     database = server.make()
@@ -185,17 +199,17 @@ async def fleet(
             log = folder / f"d{number}.log"
             made.append(Daemon(f"d{number}", command, server.environment, log))
         store = open_store(server.url(database))
+        there = Fleet(site, store, server, database, made, clock)
         try:
-            if start:
-                for daemon in made:
-                    daemon.start()
-            yield Fleet(site, store, server, database, made, clock)
+            for daemon in made:
+                daemon.start()
+            yield there
         finally:
             for daemon in made:
                 if daemon.process is not None:
                     daemon.process.kill()
                     daemon.process.wait()
-            await store.close()
+            await there.store.close()
 
 
 def _settings(asked: demo.Asked) -> dict[str, Any]:

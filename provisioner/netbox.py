@@ -43,7 +43,9 @@ ENDPOINTS = {
 class _Bounded(requests.adapters.HTTPAdapter):
     """Every request has a limit; pynetbox gives none."""
 
-    def send(self, request: requests.PreparedRequest, **given: Any) -> requests.Response:  # type: ignore[override]
+    def send(  # type: ignore[override]
+        self, request: requests.PreparedRequest, **given: Any
+    ) -> requests.Response:
         return super().send(request, **{**given, "timeout": REQUEST_S})
 
 

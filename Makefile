@@ -22,6 +22,9 @@ $(STAMP): requirements.lock pyproject.toml
 test: setup ## run the tests; ARGS are pytest's (ARGS="-k planner -x")
 	$(VENV)/bin/pytest -n 2 $(ARGS)
 
+test-long: setup ## the tests that CI has no time for: whole matrices of faults, golden stories, soaks
+	$(VENV)/bin/pytest -n 2 -m long $(ARGS)
+
 lint: setup ## ruff, mypy --strict, import-linter, ansible-lint
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .

@@ -46,7 +46,7 @@ tutorial: setup ## run every command of docs/tutorial.md against a simulated sit
 	TUTORIAL=whole $(VENV)/bin/pytest -q tests/docs/test_tutorial.py $(ARGS)
 
 soak: setup ## simulation over many seeds, planner on new examples; ARGS as for pytest (SEEDS=1000 make soak)
-	SEEDS="$${SEEDS:-200}" $(VENV)/bin/pytest -n 2 --hypothesis-profile=soak \
+	SEEDS="$${SEEDS:-200}" $(VENV)/bin/pytest -n 2 -m "" --hypothesis-profile=soak \
 		tests/simulation tests/planning/test_planner_properties.py $(ARGS)
 	$(VENV)/bin/python tests/simulation/soak_ports.py --model
 

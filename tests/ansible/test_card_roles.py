@@ -112,6 +112,7 @@ def test_a_profile_is_current_after_a_cold_boot_and_a_wrong_card_is_left_alone(
     assert cards(torn, *path, "next_value") == untouched
 
 
+@pytest.mark.long
 def test_a_bundle_is_pushed_over_rshim_and_read_back_from_the_card(
     furnished: list[Host], tmp_path: Path
 ):
@@ -141,6 +142,7 @@ def test_a_bundle_is_pushed_over_rshim_and_read_back_from_the_card(
     assert refused(first["host-2"], "the card reports: Failed to update NIC firmware")
 
 
+@pytest.mark.long
 def test_run_time_settings_are_lost_at_a_boot_and_applied_and_read_back_again(
     furnished: list[Host], tmp_path: Path
 ):

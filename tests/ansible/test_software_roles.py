@@ -125,6 +125,7 @@ def test_migration_from_ofed_a_dependency_and_a_full_disk_each_end_as_their_own_
     assert [versions_of(bound), versions_of(full)] == before
 
 
+@pytest.mark.long
 def test_the_tools_of_the_checks_are_installed_and_running(furnished: list[Host], tmp_path: Path):
     wanted = {"packages": {"datacenter-gpu-manager-4-core": "4.2.3"}, "services": ["nvidia-dcgm"]}
     loose = {"packages": {"dcgm": "*"}}

@@ -83,6 +83,7 @@ def test_a_cumulus_switch_gets_its_configuration_and_image_once_and_keeps_them(
     assert (second.ok, second.changed, len(switch.revisions)) == (True, 0, 1)
 
 
+@pytest.mark.long
 def test_adaptive_routing_waits_for_a_drain_before_5_13_and_is_refused_in_a_release(
     two_hosts: list[Host], cumulus: Door, tmp_path: Path
 ):
@@ -111,6 +112,7 @@ def test_adaptive_routing_waits_for_a_drain_before_5_13_and_is_refused_in_a_rele
         assert "adaptive-routing" not in after.applied["interface"]["swp1"].get("router", {})
 
 
+@pytest.mark.long
 def test_what_a_cumulus_switch_refuses_is_told_in_its_own_words_and_changes_nothing(
     two_hosts: list[Host], cumulus: Door, tmp_path: Path
 ):

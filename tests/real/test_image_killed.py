@@ -124,6 +124,7 @@ def drivers(tmp_path: Path) -> Iterator[Drivers]:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_killed_at_random_moments_of_image_writes_every_write_ends_right(
     tmp_path: Path, drivers: Drivers
 ) -> None:

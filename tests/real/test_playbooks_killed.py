@@ -245,6 +245,7 @@ def drivers(tmp_path: Path, plays: Path) -> Iterator[tuple[Drivers, list[Host]]]
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_killed_at_random_moments_every_node_recovers_and_nothing_is_burned_twice(
     tmp_path: Path, plays: Path, drivers: tuple[Drivers, list[Host]]
 ) -> None:

@@ -16,7 +16,11 @@ from provisioner.model.outcome import Reason
     ("fault", "words"),
     [
         ("cable_lossy", "the cable to leaf-su0-r5/"),
-        ("leaf_optic_lossy", "the optic at the leaf's end of the link to leaf-su0-r5/"),
+        pytest.param(
+            "leaf_optic_lossy",
+            "the optic at the leaf's end of the link to leaf-su0-r5/",
+            marks=pytest.mark.long,
+        ),
         ("node_optic_lossy", "the optic at the node's end of the link to leaf-su0-r5/"),
     ],
 )

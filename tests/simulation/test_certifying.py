@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from test_returns import HOST, lived, state, states, swap_gpu, want
 
 from provisioner.checks import ALL
@@ -69,6 +70,7 @@ def test_a_swapped_gpu_is_proved_with_what_covers_a_gpu(tmp_path: Path) -> None:
     assert wrong == []
 
 
+@pytest.mark.long
 def test_between_two_tenants_everything_but_the_long_burn_is_proved(tmp_path: Path) -> None:
     async def story(world) -> HealthReport:
         await want(world, 0)

@@ -171,7 +171,17 @@ MOMENTS: dict[str, tuple[Watch, float]] = {
 }
 
 
-@pytest.mark.parametrize("moment", MOMENTS)
+IN_CI = (
+    "after the intent, before it was sent",
+    "after it was sent, before that was written",
+    "in the middle of a release",
+)
+
+
+@pytest.mark.parametrize(
+    "moment",
+    [pytest.param(m, marks=() if m in IN_CI else pytest.mark.long) for m in MOMENTS],
+)
 def test_a_daemon_that_dies(tmp_path: Path, moment: str) -> None:
     watch, down_s = MOMENTS[moment]
 

@@ -115,7 +115,9 @@ def wrongs(log: Sequence[Event], rows: Sequence[LedgerEntry]) -> list[str]:
     return found + [f"{a} is confirmed {n} times" for a, n in again.items() if n > 1]
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize(
+    "seed", [pytest.param(s, marks=pytest.mark.long if s > 1 else ()) for s in range(8)]
+)
 def test_a_node_is_clean_and_has_its_system_however_often_the_daemon_dies(
     tmp_path: Path, seed: int
 ) -> None:

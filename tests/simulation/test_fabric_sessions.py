@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
 import virtual_time
 from rig import World
 
@@ -220,6 +221,7 @@ def test_a_session_is_ended_although_gate_c_is_not_demanded_any_more(tmp_path: P
     assert virtual_time.run(place.store.fabric_sessions()) == ()
 
 
+@pytest.mark.long
 def test_who_leaves_in_the_middle_gets_no_outcome_and_the_others_do(tmp_path: Path) -> None:
     async def leave(place: Place) -> None:
         await place.open_session(rounds=1)
@@ -232,6 +234,7 @@ def test_who_leaves_in_the_middle_gets_no_outcome_and_the_others_do(tmp_path: Pa
     assert not any("su0-n01" in o.partners for o in outcomes.values() if not o.passed)
 
 
+@pytest.mark.long
 def test_a_lent_node_that_is_allocated_meanwhile_is_tested_to_the_end(tmp_path: Path) -> None:
     lent = [f"su0-n{i:02d}" for i in range(1, 5)]
 
@@ -245,6 +248,7 @@ def test_a_lent_node_that_is_allocated_meanwhile_is_tested_to_the_end(tmp_path: 
     assert outcomes["su0-n03"].passed
 
 
+@pytest.mark.long
 def test_a_session_with_too_few_nodes_left_says_nothing_of_anybody(tmp_path: Path) -> None:
     async def leave(place: Place) -> None:
         await place.open_session(rounds=1)
@@ -284,6 +288,7 @@ def test_with_nccl_wrong_values_name_the_link_that_bandwidth_shows_to_be_good(
     assert outcomes["su0-n00"].results[0].measured["nccl_rail_gb_s/rail2"] > 40
 
 
+@pytest.mark.long
 def test_what_a_node_passed_by_can_be_judged_again_from_its_evidence(tmp_path: Path) -> None:
     place, outcomes, _ = lived(tmp_path, 4)
 

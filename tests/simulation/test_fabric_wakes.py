@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import virtual_time
 from rig import World
 
@@ -33,6 +34,7 @@ async def found(directory: Path) -> tuple[Node, float, float]:
     return leaf, ended, now
 
 
+@pytest.mark.long
 def test_a_leaf_that_a_session_proves_bad_shows_it_within_a_minute(tmp_path: Path) -> None:
     leaf, ended, now = virtual_time.run(found(tmp_path))
 

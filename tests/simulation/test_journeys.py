@@ -21,7 +21,7 @@ from provisioner.model.node import Node, NodeKind, Placement, State
 from provisioner.sim import fault_presets
 
 HOUR_S = 3600.0
-IN_CI = 6  # seeds; each takes some seconds of a core
+IN_CI = 3  # seeds; each takes some seconds of a core
 ENDS = (State.RELEASED, State.CERTIFIED, State.QUARANTINED, State.REPAIRING, State.RETIRED)
 
 # what a daemon must outlast: each of them passes by itself, or hides nothing that is needed
@@ -147,6 +147,7 @@ def test_every_journey_ends_well_whatever_is_lost_and_whenever_the_daemon_dies(
     assert ended.wrong == (), replay(seed)
 
 
+@pytest.mark.long
 def test_a_seed_replays_its_run_exactly(tmp_path: Path) -> None:
     first, second = (virtual_time.run(lived(tmp_path / name, 2)) for name in ("first", "second"))
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from rig import World
 from test_returns import HOST, HOUR_S, lived, state
 
@@ -70,6 +71,7 @@ def test_after_an_update_what_it_concerns_is_tested_and_the_rest_stays_proved(
     assert sources(second) == {"a": second.id, "b": first.id}
 
 
+@pytest.mark.long
 def test_periodic_tests_come_with_the_certificates_end_and_keep_their_reason(
     tmp_path: Path,
 ) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from test_fabric_sessions import blamed, lived
 
 from provisioner.model.outcome import Reason
@@ -42,6 +43,7 @@ def test_a_node_that_is_slow_only_among_many_is_named_and_nobody_else(tmp_path: 
     assert sum(o.passed for o in outcomes.values()) == 7
 
 
+@pytest.mark.long
 def test_where_no_collective_can_be_run_nobody_passes_and_nobody_is_blamed(tmp_path: Path) -> None:
     fault = inject("orted_missing", *NODES[:4])
     _, outcomes, _ = lived(tmp_path, 4, fabric_collectives=(4,), meanwhile=fault)
@@ -50,6 +52,7 @@ def test_where_no_collective_can_be_run_nobody_passes_and_nobody_is_blamed(tmp_p
     assert "could be run" in outcomes["su0-n00"].blockers[0].detail
 
 
+@pytest.mark.long
 def test_a_collective_survives_a_crash_in_its_middle(tmp_path: Path) -> None:
     async def crash(place: Any) -> None:
         await place.open_session(rounds=2)

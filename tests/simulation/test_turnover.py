@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import virtual_time
 from returned import HOST, HOUR_S, SECRET
 from rig import World
@@ -70,6 +71,7 @@ def test_another_tenant_gets_a_node_of_which_every_disk_was_erased(tmp_path: Pat
     assert wrong == []
 
 
+@pytest.mark.long
 def test_a_repaired_node_goes_back_to_its_tenant_with_its_data_only_where_the_site_allows_it(
     tmp_path: Path,
 ) -> None:

@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pytest
 import virtual_time
 from rig import World
 from virtual_time import VirtualClock
@@ -120,6 +121,7 @@ def busiest(asked: list[float], window_s: float) -> int:
     return max(Counter(int(at // window_s) for at in asked).values())
 
 
+@pytest.mark.long
 def test_two_thousand_nodes_are_each_glanced_at_in_time_within_the_budget(tmp_path: Path) -> None:
     per_s, every_s = 60.0, 300.0
     fleet, _, written, glances = virtual_time.run(

@@ -32,6 +32,7 @@ PICK = """async ([text, fields, rows]) => {
 }"""
 
 
+@pytest.mark.long  # a frame takes what the machine leaves it: `make bench-console` measures
 def test_65536_nodes_scroll_and_turn_like_an_empty_page(site, browser) -> None:
     body = large_map(SIZE)
     with Looker(browser, site.url, site.tokens["operator"]) as look:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from provisioner.control.fabric import policy_of
 from provisioner.model.certificate import Certificate
 from provisioner.model.fabric_session import FabricOutcome
@@ -25,9 +23,7 @@ class FabricStanding:
         self._partners_min = settings.fabric_partners_min
         self._policy = policy_of(settings)
 
-    async def waiting(
-        self, node: Node, report: HealthReport | None, nodes: Mapping[str, Node]
-    ) -> View | None:
+    async def waiting(self, node: Node, report: HealthReport | None) -> View | None:
         """The view of a node that waits for its outcome; None: it does not wait.
 
         Nothing else is asked of it meanwhile: it may be under test, and is looked at afterwards.
@@ -38,7 +34,7 @@ class FabricStanding:
         if (words := await self._session(node)) is not None:
             return View(fabric_wait=words, in_session=True)
         late = rules.too_long(node, report, self._policy, self._clock.now())
-        words = rules.waiting_for(node, nodes.values(), self._partners_min)
+        words = rules.waiting_for(node, await self._store.nodes(), self._partners_min)
         return View(fabric_wait=words, fabric_late=() if late is None else (late,))
 
     async def in_session(self, node: Node) -> bool:

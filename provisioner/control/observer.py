@@ -83,6 +83,10 @@ class Observer:
         elif not step.method.startswith("playbook_"):  # in-band facts are read at every turn
             self._collector.forget(node.id, step.bmcs)
 
+    async def _busy(self, node: Node) -> tuple[str, ...]:
+        """Switches on its cables that are not in service; only these are read, not the fleet."""
+        return neighbours_busy(node, await self._store.nodes_named({p.switch for p in node.ports}))
+
     async def _repair(self, node: Node) -> str | None:
         """What the node's open case waits for ("": nothing); None if it has none."""
         case = None if self._cases is None else await self._cases.open_case(node.id)
@@ -122,7 +126,7 @@ class Observer:
         if inventory is None or unseen:
             return view.model_copy(update={"unseen": unseen})
         found = await self._plan(node, inventory, operation)
-        busy = neighbours_busy(node, {n.id: n for n in await self._store.nodes()})
+        busy = await self._busy(node)
         return view.model_copy(
             update={"inventory": inventory, "plan": found, "neighbours_busy": busy}
         )
@@ -151,12 +155,11 @@ class Observer:
         return view.model_copy(update={"inventory": inventory, "plan": found})
 
     async def _validating(self, node: Node, operation: str) -> View:
-        nodes = {n.id: n for n in await self._store.nodes()}
-        busy = neighbours_busy(node, nodes)
+        busy = await self._busy(node)
         if owed := self._owed(node):
             return View(owed=owed)
         report = await self._store.report(node.id)
-        waiting = await self._fabric.waiting(node, report, nodes)
+        waiting = await self._fabric.waiting(node, report)
         if waiting is not None:
             return waiting.model_copy(update={"neighbours_busy": busy})
         if report is not None and report.started_at >= node.entered_at:
@@ -231,14 +234,13 @@ class Observer:
         problems = tuple(dict.fromkeys((*problems, *await self._fabric.accused(node, certificate))))
         tenants = {t.name: t for t in await self._store.tenants()}
         tenant = tenants.get(node.tenant)
-        nodes = {n.id: n for n in await self._store.nodes()}
         return View(
             inventory=inventory,
             placement=view.placement,
             vrf=view.vrf,
             certificate=certificate,
             certificate_blockers=problems,
-            neighbours_busy=neighbours_busy(node, nodes),
+            neighbours_busy=await self._busy(node),
             tenant_vrf=tenant.vrf if tenant else "",
             in_session=await self._fabric.in_session(node),
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 from provisioner.model.certificate import Certificate, Revocation
@@ -27,6 +27,10 @@ class Store(Protocol):
     async def add_node(self, node: Node) -> Node: ...
     async def node(self, node_id: str) -> Node | None: ...
     async def nodes(self) -> Sequence[Node]: ...
+    async def nodes_named(self, names: Collection[str]) -> Mapping[str, Node]:
+        """Those of these that there are: costs what they are, not what the fleet is."""
+        ...
+
     async def save_node(self, node: Node) -> Node: ...
 
     # operations

@@ -44,6 +44,8 @@ nodes = Table(
     Column("profile", String, nullable=False, server_default=""),
     Column("rack", String, nullable=False, server_default=""),
     Column("body", Text, nullable=False),
+    # above all others at each write: what changed since a look is found without reading the rest
+    Column("changed", Integer, nullable=False, server_default="0", index=True),
     Index("ix_nodes_summary", "kind", "state", "release", "tenant"),
     # a page of a tenant's nodes, or of switches, costs the same wherever it begins
     Index("ix_nodes_of_tenant", "tenant", "id"),

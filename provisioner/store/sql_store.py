@@ -6,7 +6,7 @@ await: the row functions are synchronous and a lane runs them as one piece of wo
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from provisioner.model.tenant import ReleaseProof, Tenant
 from provisioner.store import (
     agent_rows,
     cohort_rows,
+    database,
     evidence_rows,
     fabric_rows,
     node_rows,
@@ -35,12 +36,8 @@ from provisioner.store import (
     turn_rows,
 )
 from provisioner.store import journal as chain
-from provisioner.store.database import (
-    MEMORY,
-    open_database,
-    read_connection,
-    write_connection,
-)
+from provisioner.store.database import MEMORY
+from provisioner.store.fleet import Fleet, read_named
 from provisioner.store.lanes import InlineLane, Lane, Result, ThreadLane, Work
 from provisioner.store.signing import verify
 
@@ -56,8 +53,8 @@ def open_store(path: str | Path, *, inline: bool = False) -> SqlStore:
         engine = postgres.open_postgres(str(path))
         to_write, to_read = postgres.write_connection(engine), postgres.read_connection(engine)
     else:
-        engine = open_database(path)
-        to_write, to_read = write_connection(engine), read_connection(engine)
+        engine = database.open_database(path)
+        to_write, to_read = database.write_connection(engine), database.read_connection(engine)
     if inline:
         lane = InlineLane(to_write)
         return SqlStore(engine, lane, lane)
@@ -72,7 +69,7 @@ class SqlStore:
 
     def __init__(self, engine: Engine, writer: Lane, reader: Lane) -> None:
         self.writer, self.reader = writer, reader
-        self._engine = engine
+        self._engine, self._fleet = engine, Fleet()
 
     @property
     def shared(self) -> bool:
@@ -102,7 +99,10 @@ class SqlStore:
         return await self.read(lambda c: node_rows.read_node(c, node_id))
 
     async def nodes(self) -> Sequence[Node]:
-        return await self.read(node_rows.read_nodes)
+        return await self._fleet.nodes(self.read)
+
+    async def nodes_named(self, names: Collection[str]) -> Mapping[str, Node]:
+        return await self.read(lambda c: read_named(c, names))
 
     async def save_node(self, node: Node) -> Node:
         return await self.write(lambda c: node_rows.save_node(c, node))

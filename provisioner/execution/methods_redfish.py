@@ -123,8 +123,10 @@ async def _task(
     ref: TaskRef | None = None
     last, seen = "no progress was seen", False
     waits = growing(settings.poll_s)
+    wait_s = 0.0 if now - entry.intended_at > settings.poll_s else next(waits)  # taken up: at once
     while site.clock.now() < until:
-        await site.clock.sleep(next(waits))
+        await site.clock.sleep(wait_s)
+        wait_s = next(waits)
         try:
             ref = ref or await _watched(client, entry)
             view = await client.task(ref)

@@ -19,7 +19,7 @@ from typing import Any
 import aiohttp
 from yarl import URL
 
-from provisioner.bounded_http import FAILURES, Trust
+from provisioner.bounded_http import FAILURES, Trust, own_url
 from provisioner.model.input_error import InputError
 from provisioner.ports import Malformed, PortError, Secret, TooLarge, Unreachable
 from provisioner.redfish.sse import Frame, SseReader
@@ -161,7 +161,7 @@ class ApiClient:
             more["timeout"] = aiohttp.ClientTimeout(total=None, sock_connect=LIMIT_S)
         return self._session.request(
             verb,
-            self._base.join(URL(path, encoded=True)).update_query(query or {}),
+            own_url(str(self._base), path, encoded=True).update_query(query or {}),
             headers=dict(headers),
             ssl=self._tls,
             allow_redirects=False,  # the token goes to no other place

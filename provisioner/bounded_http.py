@@ -1,8 +1,8 @@
 """HTTP to a device that may lie: one request that leaves at most once, bounded in time and bytes.
 
-Beneath the adapters that speak HTTP (Redfish, NVUE); it knows neither. It decides three things and
-nothing else: whom to trust (`Trust`), how much to read (`BoundedSession`), and which of the
-promised errors a failure is (`port_error`).
+Beneath the adapters that speak HTTP (Redfish, NVUE); it knows neither. It decides four things and
+nothing else: whom to trust (`Trust`), whom to ask (`own_url`), how much to read (`BoundedSession`),
+and which of the promised errors a failure is (`port_error`).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import aiohttp
+from yarl import URL
 
 from provisioner import permit
 from provisioner.ports import (
@@ -81,6 +82,19 @@ class Trust:
             except ValueError:
                 raise CertificateChanged(f"{url}: its pin is no SHA-256 in hex") from None
         return self._pins[pin]
+
+
+def own_url(base: str, path: str, *, encoded: bool = False) -> URL:
+    """`path` at `base` itself: what a device names never leads to another. Raises Malformed.
+
+    `encoded`: the path has all its escapes. Otherwise "%2F" is kept, and what needs one gets it.
+    """
+    origin = URL(base).origin()
+    if path.startswith("/") and not path.startswith(("//", "/\\")) and path.isprintable():
+        url = URL(f"{origin}{path}", encoded=encoded)
+        if url.origin() == origin and url.user is None:
+            return url
+    raise Malformed(f"{base}: {path[:80]!r} is no path")
 
 
 @dataclass

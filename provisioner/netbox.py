@@ -41,11 +41,20 @@ ENDPOINTS = {
 
 
 class _Bounded(requests.adapters.HTTPAdapter):
-    """Every request has a limit; pynetbox gives none."""
+    """Every request has a limit, which pynetbox gives none, and goes to the NetBox itself.
+
+    pynetbox sends its token to whatever `next` an answer names.
+    """
+
+    def __init__(self, url: str) -> None:
+        super().__init__()
+        self._origin = _origin(url)
 
     def send(  # type: ignore[override]
         self, request: requests.PreparedRequest, **given: Any
     ) -> requests.Response:
+        if _origin(request.url or "") != self._origin:
+            raise requests.exceptions.InvalidURL("an answer leads to another place")
         return super().send(request, **{**given, "timeout": REQUEST_S})
 
 
@@ -63,7 +72,7 @@ class NetBox:
         session.max_redirects = 0
         session.verify = ca_file or True
         for scheme in ("https://", "http://"):
-            session.mount(scheme, _Bounded())
+            session.mount(scheme, _Bounded(url))
         self._numbers: dict[tuple[K, str], int] = {}
         self._tag = {"name": TAG, "slug": TAG}
 
@@ -236,6 +245,11 @@ def _failed(error: Exception) -> PortError:
     if isinstance(error, requests.ConnectionError | requests.Timeout):
         return Unreachable(f"NetBox: {words}", maybe_executed=True)
     return PortError(f"NetBox: {words}")
+
+
+def _origin(url: str) -> tuple[str, str | None, int]:
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname, parts.port or (443 if parts.scheme == "https" else 80)
 
 
 def _loopback(host: str | None) -> bool:

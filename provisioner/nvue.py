@@ -24,6 +24,7 @@ from provisioner.bounded_http import (
     Trust,
     first_of_each,
     open_session,
+    own_url,
     port_error,
     time_limit,
 )
@@ -32,7 +33,6 @@ from provisioner.ports import (
     AccountLocked,
     Call,
     LoginRefused,
-    Malformed,
     PortError,
     Reply,
     Secret,
@@ -146,6 +146,4 @@ def _target(switch: SwitchAddress, path: str) -> URL:
     base = URL(switch.url)
     if switch.secret is not None and base.scheme != "https":
         raise LoginRefused(f"{switch.url}: credentials are never sent over plain http")
-    if not path.startswith("/") or path.startswith("//"):
-        raise Malformed(f"{switch.url}: {path[:80]!r} is no path")
-    return URL(f"{base.origin()}{path}")  # keeps "1%2F1", which NVUE wants, as it is
+    return own_url(switch.url, path)  # keeps "1%2F1", which NVUE wants, as it is

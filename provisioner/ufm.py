@@ -26,6 +26,7 @@ from provisioner.bounded_http import (
     Trust,
     first_of_each,
     open_session,
+    own_url,
     port_error,
     time_limit,
 )
@@ -85,7 +86,7 @@ class UfmTransport:
             base = URL(self.address.url)
             if base.scheme != "https":
                 raise LoginRefused(f"{self.address.url}: credentials never go over plain http")
-            url = URL(f"{base.origin()}{self.address.prefix}{call.path}", encoded=True)
+            url = own_url(self.address.url, f"{self.address.prefix}{call.path}", encoded=True)
             options: dict[str, Any] = {
                 "headers": self._headers(call),
                 "timeout": time_limit(call.timeout_s),

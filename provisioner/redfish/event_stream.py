@@ -14,7 +14,14 @@ from typing import Any
 
 import aiohttp
 
-from provisioner.bounded_http import CONNECT_MAX_S, FAILURES, Attempt, Trust, port_error
+from provisioner.bounded_http import (
+    CONNECT_MAX_S,
+    FAILURES,
+    Attempt,
+    Trust,
+    own_url,
+    port_error,
+)
 from provisioner.event_loop import shrink_tls_buffers
 from provisioner.ports import BmcAddress, Call, LoginRefused, PortError, Unreachable
 from provisioner.redfish.session import ROOT, Login
@@ -79,7 +86,7 @@ class RedfishStreams:
         try:
             tls = self._trust.option(bmc.url, bmc.pin, insecure=bmc.insecure)
             return await self._opened().get(
-                f"{bmc.url.rstrip('/')}{path}",
+                own_url(bmc.url, path),
                 headers=headers,
                 ssl=tls,
                 allow_redirects=False,

@@ -1,0 +1,347 @@
+"""Whatever link a device gives: nobody but the device itself is asked, and hears a credential."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import ssl
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from cryptography.hazmat.primitives import serialization
+from hostile_links import LINKS, REDIRECTS, Place, led, listening, response
+from hypothesis import example, given
+from hypothesis import strategies as st
+from yarl import URL
+
+from provisioner.agent.protocol import Heartbeat, parse_heartbeat
+from provisioner.agent.tls import Authority, _certificate, open_authority
+from provisioner.agent.wire import HttpsWire
+from provisioner.api_client import ApiClient
+from provisioner.netbox import NetBox
+from provisioner.nvue import NvueTransport
+from provisioner.ports import (
+    AgentAddress,
+    BmcAddress,
+    Call,
+    PortError,
+    Reply,
+    Secret,
+    SwitchAddress,
+)
+from provisioner.redfish import parsing, session, ssdp
+from provisioner.redfish.event_stream import RedfishStreams
+from provisioner.redfish.messages import task_paths
+from provisioner.redfish.transport import RedfishTransport
+from provisioner.tickets.webhook import Webhook
+from provisioner.ufm import UfmAddress, UfmTransport
+from provisioner.wall_clock import WallClock
+
+PASSWORD = Secret("s3cret-of-the-device")
+SITE = "https://bmc.example:8443"
+
+
+class Tls:
+    """An authority that our clients trust, and a server's side of it, the same for both places."""
+
+    def __init__(self, folder: Path) -> None:
+        self.ca = folder / "agent-ca.pem"
+        self.server: ssl.SSLContext = open_authority(folder).server_context(("127.0.0.1",))
+
+
+@pytest.fixture(scope="module")
+def tls(tmp_path_factory: pytest.TempPathFactory) -> Tls:
+    return Tls(tmp_path_factory.mktemp("authority"))
+
+
+def run(scenario: Coroutine[Any, Any, None]) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(120):
+            await scenario
+
+    asyncio.run(bounded())
+
+
+def bmc_that_names(link: str) -> Any:
+    """A Redfish service whose every link is `link`."""
+
+    def answer(request: str) -> bytes:
+        method, path, *_ = request.split(" ")
+        quoted = link.encode("utf-8", "replace").decode("latin-1").replace("\x00", "")
+        if method == "POST" and "Sessions" in path:
+            return response(201, b"{}", "X-Auth-Token: t0ken", f"Location: {quoted}")
+        root = {"Links": {"Sessions": {"@odata.id": link}}, "SessionService": {"@odata.id": link}}
+        return response(200, json.dumps(root).encode())
+
+    return answer
+
+
+def own_requests_only(device: Place, other: Place) -> None:
+    assert other.heard == []
+    assert device.hosts <= {device.netloc}
+    assert all(request.count(" HTTP/1.1\r\n") <= 1 for request in device.heard)
+
+
+def test_a_redfish_service_sends_us_nowhere_by_its_links(tls: Tls):
+    """Root, session and its `Location` name the link; then it is asked for, in every way."""
+
+    async def scenario() -> None:
+        async with listening(tls=tls.server) as other:
+            for link in LINKS:
+                place = led(link, other.netloc)
+                async with listening(bmc_that_names(place), tls.server) as device:
+                    await _ask_everything(tls, device, led(link, other.netloc, device.netloc))
+                    own_requests_only(device, other)
+
+    run(scenario())
+
+
+async def _ask_everything(tls: Tls, device: Place, link: str) -> None:
+    transport = RedfishTransport(ca_file=tls.ca)
+    streams = RedfishStreams(transport, tls.ca)
+    bmc = BmcAddress(f"https://{device.netloc}", "root", PASSWORD)
+    try:
+        for method in ("GET", "POST", "DELETE"):
+            try:
+                await transport.request(bmc, Call(method, link, {}, timeout_s=10))
+            except PortError:
+                continue
+        try:
+            async with streams.open(bmc, link, ""):
+                pass
+        except PortError:
+            pass
+    finally:
+        await streams.close()
+        await transport.close()
+    assert device.heard  # it was asked, so the link could have been followed
+
+
+@pytest.mark.parametrize("status", REDIRECTS)
+def test_nobody_follows_a_redirect_to_another_place(tls: Tls, status: int):
+    """Each client of a foreign service, with its credential; the answer names `other`."""
+
+    async def scenario() -> None:
+        async with listening(tls=tls.server) as other:
+            moved = response(status, b"{}", f"Location: https://{other.netloc}/")
+            async with listening(lambda _: moved, tls.server) as device:
+                for asked in _clients(tls, f"https://{device.netloc}"):
+                    before = len(device.heard)
+                    with contextlib.suppress(PortError):
+                        await asked
+                    assert len(device.heard) > before
+            assert other.heard == []
+
+    run(scenario())
+
+
+def _clients(tls: Tls, url: str) -> list[Coroutine[Any, Any, Any]]:
+    return [
+        _redfish(tls, url), _nvue(tls, url), _ufm(tls, url), _agent(tls, url),
+        _ticket(tls, url), _api(tls, url), asyncio.to_thread(_netbox, tls, url),
+    ]  # fmt: skip
+
+
+async def _redfish(tls: Tls, url: str) -> None:
+    transport = RedfishTransport(ca_file=tls.ca)
+    try:
+        await transport.request(BmcAddress(url), Call("GET", "/redfish/v1/"))
+        await transport.request(BmcAddress(url, "root", PASSWORD), Call("GET", "/redfish/v1/x"))
+    finally:
+        await transport.close()
+
+
+async def _nvue(tls: Tls, url: str) -> None:
+    transport = NvueTransport(ca_file=tls.ca)
+    try:
+        await transport.request(SwitchAddress(url, "cumulus", PASSWORD), Call("GET", "/nvue_v1/"))
+    finally:
+        await transport.close()
+
+
+async def _ufm(tls: Tls, url: str) -> None:
+    transport = UfmTransport(UfmAddress(url, "admin", PASSWORD), tls.ca)
+    try:
+        await transport.request(Call("GET", "/resources/pkeys"))
+    finally:
+        await transport.close()
+
+
+async def _agent(tls: Tls, url: str) -> None:
+    port = int(url.rpartition(":")[2])
+    pem = await asyncio.to_thread(ssl.get_server_certificate, ("127.0.0.1", port))
+    wire = HttpsWire()
+    try:
+        agent = AgentAddress("n0", url, pem, PASSWORD, "11.5.0", 0.0)
+        await wire.request(agent, "GET", "/v1/commands/", None, 10)
+    finally:
+        await wire.close()
+
+
+async def _ticket(tls: Tls, url: str) -> None:
+    webhook = Webhook(url, PASSWORD, WallClock(), tls.ca)
+    try:
+        await webhook.look("key")
+    finally:
+        await webhook.close()
+
+
+async def _api(tls: Tls, url: str) -> None:
+    async with ApiClient(url, PASSWORD, tls.ca) as client:
+        await client.ask("GET", "/v1/nodes")
+
+
+def _netbox(tls: Tls, url: str) -> None:
+    NetBox(url, PASSWORD, str(tls.ca)).read((), ())
+
+
+def test_pages_of_a_netbox_are_its_own(tls: Tls):
+    """pynetbox follows the `next` that an answer names, with our token."""
+
+    async def scenario() -> None:
+        async with listening(tls=tls.server) as other:
+            for link in LINKS[:16]:
+                page = {
+                    "count": 2,
+                    "next": led(link, other.netloc),
+                    "results": [],
+                    "previous": None,
+                }
+                body = json.dumps(page).encode()
+                async with listening(
+                    lambda _, body=body: response(200, body), tls.server
+                ) as device:
+                    with contextlib.suppress(PortError):
+                        await asyncio.to_thread(_netbox, tls, f"https://{device.netloc}")
+                    assert device.heard
+                    own_requests_only(device, other)
+
+    run(scenario())
+
+
+def test_a_switch_is_asked_at_its_own_address_whatever_the_path(tls: Tls):
+    async def scenario() -> None:
+        transport, ufm = NvueTransport(ca_file=tls.ca), None
+        async with listening(tls=tls.server) as other, listening(tls=tls.server) as device:
+            url = f"https://{device.netloc}"
+            ufm = UfmTransport(UfmAddress(url, "admin", PASSWORD), tls.ca)
+            for link in LINKS:
+                path = led(link, other.netloc, device.netloc)
+                for asked in (
+                    transport.request(SwitchAddress(url, "cumulus", PASSWORD), Call("GET", path)),
+                    ufm.request(Call("GET", path)),
+                ):
+                    try:
+                        await asked
+                    except PortError:
+                        continue
+            own_requests_only(device, other)
+        await transport.close()
+        await ufm.close()
+
+    run(scenario())
+
+
+def test_our_command_line_sends_its_token_to_the_daemon_alone(tls: Tls):
+    async def scenario() -> None:
+        async with listening(tls=tls.server) as other, listening(tls=tls.server) as device:
+            async with ApiClient(f"https://{device.netloc}", PASSWORD, tls.ca) as client:
+                for link in LINKS:
+                    try:
+                        await client.ask("GET", led(link, other.netloc, device.netloc))
+                    except PortError:
+                        continue
+            own_requests_only(device, other)
+
+    run(scenario())
+
+
+# without a network: what may come out of a link at all
+
+_pieces = st.sampled_from(["/", "//", "\\", "@", ":", "http:", "https://", "..", "?", "#", "%2f",
+    "evil.example", "[::1%25lo]", "169.254.169.254", "\r\n", "\t", " ", "\x00", "\u3002", "\uff0f",
+    "redfish", "v1", "x", "bmc.example"])  # fmt: skip
+any_link = st.one_of(st.text(max_size=40), st.lists(_pieces, max_size=8).map("".join))
+
+
+def stays(path: str) -> bool:
+    """Whether every reader of URLs that we use takes this path of SITE to SITE."""
+    whole = SITE + path
+    joined, own = URL(SITE).join(URL(path)), urlsplit(whole)
+    return (
+        path.startswith("/")
+        and not path.startswith("//")
+        and (joined.scheme, joined.host, joined.port) == ("https", "bmc.example", 8443)
+        and joined.user is None
+        and own.netloc == "bmc.example:8443"
+        and URL(whole).host == "bmc.example"
+    )
+
+
+@given(any_link)
+@example("https://evil.example@bmc.example/x")
+@example("/\\evil.example/")
+@example("http:////evil.example/")
+def test_a_link_becomes_a_path_of_the_same_service_or_nothing(link: str):
+    for found in (parsing.path_of(link), session.path_of(link) or None):
+        assert found is None or stays(found)
+        assert found is None or not {"\r", "\n", "\t", "\x00"} & set(found)
+
+
+@given(any_link)
+def test_a_task_is_at_a_path_of_the_same_service(link: str):
+    told = [{"MessageId": "Base.1.0.X", "MessageArgs": [link, f"{link}/Tasks/1"]}]
+    body = {"@odata.id": link, "@odata.type": "#Task.v1_0_0.Task", "@Message.ExtendedInfo": told}
+    reply = Reply(202, {"location": link}, json.dumps(body).encode())
+
+    assert all(stays(path) for path in task_paths(reply))
+
+
+@given(any_link)
+def test_what_announces_itself_is_an_address_and_nothing_more(link: str):
+    for origin in ssdp.origins(json.dumps({"uuid": link}).encode()):
+        parts = urlsplit(origin)
+        assert parts.scheme in ("http", "https")
+        assert (parts.path, parts.query, parts.fragment, parts.username) == ("", "", "", None)
+        assert origin.isprintable()
+
+
+AGENT = "10.0.0.1"
+
+
+@pytest.fixture(scope="module")
+def agents_own(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A certificate for AGENT, and for an address where clouds keep their secrets."""
+    authority: Authority = open_authority(tmp_path_factory.mktemp("agent"))
+    names = (AGENT, "169.254.169.254", "::1")
+    made = _certificate("agent", authority.key, authority.certificate, authority.key, names)
+    return made.public_bytes(serialization.Encoding.PEM).decode()
+
+
+agent_links = st.lists(
+    st.sampled_from(["https://", "http://", AGENT, "[::1]", "169.254.169.254", ":9999", ":", "@",
+        "/", "#", "?", "\\", "%", "..", " ", "\t", "x"]), max_size=6,
+).map("".join)  # fmt: skip
+
+
+@given(agent_links)
+@example(f"https://{AGENT}:9999")
+@example(f"https://169.254.169.254:80@{AGENT}:9999")
+@example(f"https://{AGENT}:9999@169.254.169.254:80")
+@example(f"https://{AGENT}:9999/../x")
+@example("https://[::1%25lo]:9999")
+def test_an_agent_calls_from_an_address_and_a_port_and_nothing_more(agents_own: str, link: str):
+    beat = {"agent_token": "t" * 43, "agent_version": "13.0.0", "callback_url": link}
+    told = parse_heartbeat(json.dumps(beat | {"agent_verify_ca": agents_own}).encode())
+
+    if link == f"https://{AGENT}:9999":
+        assert isinstance(told, Heartbeat), told
+    if isinstance(told, Heartbeat):
+        parts = urlsplit(told.url)
+        spelled = f"[{told.host}]" if told.host.version == 6 else str(told.host)
+        assert told.url == f"https://{spelled}:{parts.port}"
+        assert URL(told.url).host == str(told.host)

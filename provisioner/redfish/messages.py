@@ -124,7 +124,7 @@ def task_paths(reply: Reply) -> Iterator[str]:
     if (text(body.get("@odata.type")) or "").startswith(("#Task.", "#Job.")):
         yield from filter(None, [path_of(body)])
     for message in told(body):
-        yield from (a for a in message.args if _TASK.match(a))
+        yield from (p for a in message.args if (p := path_of(a)) and _TASK.match(p))
     location = path_of(reply.headers.get("location", ""))
     if location is not None:
         yield location

@@ -22,6 +22,7 @@ from provisioner.artifact_serving import serve_artifacts
 from provisioner.daemon import Daemon, Parts
 from provisioner.demo_site import DemoFiles, prepare
 from provisioner.execution.intake import find, take_in
+from provisioner.hosts_opening import kept_clock
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.outcome import Reason
 from provisioner.nvue import NvueTransport
@@ -89,10 +90,9 @@ async def run(asked: Asked, directory: Path, matrix: Path, show: Show) -> Summar
         for name, fault in broken:
             await site.post("/faults", {"node": name, "preset": fault})
         files = prepare(directory, await site.get("/expected"), hosts)
-        clock_state = await site.get("/clock")
-        clock = WallClock(clock_state["speed"], clock_state["epoch"])
         data_directory = directory / "data"
         with lock_data_directory(data_directory):
+            clock = await kept_clock(site, data_directory)
             async with open_data(data_directory, clock.now()) as data:
                 await drive(
                     settings_of(asked),

@@ -15,6 +15,7 @@ from typing import Any
 
 from provisioner.demo import Asked, Show, drive, settings_of, simulator
 from provisioner.demo_site import prepare
+from provisioner.hosts_opening import kept_clock
 from provisioner.model.campaign_policy import Policy
 from provisioner.model.node import Node, State
 from provisioner.opening import Data, open_data
@@ -22,7 +23,6 @@ from provisioner.settings import Settings
 from provisioner.store.campaign_rows import CampaignRows
 from provisioner.store.case_rows import CaseRows
 from provisioner.store.data_directory import lock_data_directory
-from provisioner.wall_clock import WallClock
 
 BASE = "spectrum-x-1.2.0"  # what the simulated site runs from the beginning
 DATA, SETTINGS, POLICY = "data", "settings.yaml", "policy.yaml"
@@ -44,8 +44,6 @@ async def stay(
         files.expected.write_text(json.dumps(expected | {"release": BASE}), encoding="utf-8")
         settings = staying(asked)
         _write(directory, settings)
-        state = await site.get("/clock")
-        clock = WallClock(state["speed"], state["epoch"])
         told = False
 
         def over(nodes: Sequence[Node], running: int) -> bool:
@@ -57,6 +55,7 @@ async def stay(
             return stop.is_set()
 
         with lock_data_directory(directory / DATA):
+            clock = await kept_clock(site, directory / DATA)
             async with open_data(directory / DATA, clock.now()) as data:
                 began = time.monotonic()
                 forever = float("inf")

@@ -12,6 +12,7 @@ from provisioner.playbooks import AnsibleRunner
 from provisioner.ports import Clock, HostShell, PlaybookRunner, Remote
 from provisioner.settings import Settings
 from provisioner.simulated_runner import SimulatedRunner, SimulatedShell
+from provisioner.site_clock import keep_clock
 from provisioner.ssh import SshShell
 from provisioner.store.data_directory import place_of
 from provisioner.store.run_rows import RunTable
@@ -54,10 +55,17 @@ async def open_hosts(
         await runner.close()
 
 
-async def simulated_clock(runner: SimulatedRunner) -> WallClock:
-    """The simulated site's own time, which may run fast: both sides tell the same."""
-    told = await runner.get("/clock")
-    return WallClock(told["speed"], told["epoch"])
+async def kept_clock(runner: SimulatedRunner | None, directory: Path) -> WallClock:
+    """The site's time, written down for commands on this directory.
+
+    A simulated site's own may run fast: both sides tell the same.
+    """
+    clock = WallClock()
+    if runner is not None:
+        told = await runner.get("/clock")
+        clock = WallClock(told["speed"], told["epoch"])
+    keep_clock(directory, clock)
+    return clock
 
 
 @asynccontextmanager

@@ -19,12 +19,14 @@ from provisioner.planning import expected_text, matrix_text, thresholds_text
 from provisioner.planning.located_yaml import SIZE_MAX, Located, load
 from provisioner.ports import Secret
 from provisioner.settings import Settings
+from provisioner.site_clock import site_clock
 from provisioner.store.master_key import MasterKey, prepare_key
 from provisioner.store.postgres import is_postgres, postgres_url
 from provisioner.store.signing import Signer
 from provisioner.store.signing_rows import open_signer
 from provisioner.store.sql_store import SqlStore, open_store
 from provisioner.store.vault import Vault
+from provisioner.wall_clock import WallClock
 
 DATABASE = "provisioner.db"
 DATABASE_VARIABLE = "PROVISIONER_DATABASE"
@@ -38,6 +40,7 @@ class Data:
     vault: Vault
     signer: Signer
     master: MasterKey
+    clock: WallClock  # what its daemon goes by; a simulated site's may run fast
 
 
 def database_of(directory: Path, option: str = "") -> str:
@@ -72,7 +75,8 @@ async def open_data(directory: Path, now: float, database: str = "") -> AsyncIte
     store = open_store(database or database_of(directory))
     try:
         key = await prepare_key(store, directory, os.environ)
-        yield Data(store, Vault(store, key), await open_signer(store, key, now), key)
+        signer = await open_signer(store, key, now)
+        yield Data(store, Vault(store, key), signer, key, site_clock(directory))
     finally:
         await store.close()
 

@@ -16,8 +16,8 @@ from rich.text import Text
 from provisioner.agent.tls import CERTIFICATE_FILE, open_authority
 from provisioner.cli.data_options import DataOption, JsonOption, console, with_data
 from provisioner.model.agent import AgentSession
+from provisioner.site_clock import site_clock
 from provisioner.store import lock_data_directory
-from provisioner.wall_clock import WallClock
 
 app = typer.Typer(
     help="Maintenance agents, and the certificate authority that their images trust.",
@@ -29,14 +29,15 @@ app = typer.Typer(
 def list_(data: DataOption = Path("var"), as_json: JsonOption = False) -> None:
     """Every node that booted the maintenance ramdisk: its last boot."""
     sessions = with_data(data, lambda opened: opened.store.agent_sessions())
+    now = site_clock(data).now()
     if as_json:
-        shown = [{**s.model_dump(mode="json"), "state": _state(s)} for s in sessions]
+        shown = [{**s.model_dump(mode="json"), "state": _state(s, now)} for s in sessions]
         typer.echo(json.dumps({"agents": shown}))
         return
     table = Table("node", "state", "last heartbeat", "version", "listens at", "command", box=None)
     for s in sessions:
         asked = s.asked.name if s.asked is not None else ""
-        words = (s.node, _state(s), _time(s.seen_at), s.version, s.url, asked)
+        words = (s.node, _state(s, now), _time(s.seen_at), s.version, s.url, asked)
         table.add_row(*map(Text, words))
     console().print(table)
 
@@ -60,13 +61,13 @@ def ca(
         typer.echo(pem, nl=False)
 
 
-def _state(session: AgentSession) -> str:
+def _state(session: AgentSession, now: float) -> str:
     """In a word; whether an agent is silent, only its daemon can say."""
     if session.dismissed:
         return "dismissed"
     if session.seen_at:
         return "up"
-    if WallClock().now() > session.until:
+    if now > session.until:
         return "never came"
     return "looked up" if session.handed_at else "expected"
 

@@ -16,8 +16,8 @@ from provisioner.model.alert import ANY, Alert, Override
 from provisioner.model.input_error import InputError
 from provisioner.opening import Data
 from provisioner.planning import alerts as rules
+from provisioner.site_clock import site_clock
 from provisioner.store.alert_rows import AlertRows
-from provisioner.wall_clock import WallClock
 
 app = typer.Typer(
     help="Alerts of nodes: list, show, override for a time, clear.", no_args_is_help=True
@@ -45,7 +45,7 @@ def list_alerts(
         return found, list(await book.overrides(node))
 
     alerts, overrides = with_data(data, read)
-    now = WallClock().now()
+    now = site_clock(data).now()
     if as_json:
         typer.echo(json.dumps([_document(a, overrides, now) for a in alerts]))
         return
@@ -82,7 +82,7 @@ def show(
         return await _chosen(opened, book, node, ident, target), list(await book.overrides(node))
 
     alerts, overrides = with_data(data, read)
-    now = WallClock().now()
+    now = site_clock(data).now()
     if as_json:
         typer.echo(json.dumps([_document(a, overrides, now) for a in alerts]))
         return
@@ -123,7 +123,7 @@ def override(
 
     It also counts for alerts that come later. A certificate that was revoked stays revoked.
     """
-    now = WallClock().now()
+    now = site_clock(data).now()
     if hours * 3600 > rules.OVERRIDE_MAX_S:
         problem = f"this is longer than {rules.OVERRIDE_MAX_S / 86400:.0f} days"
         remedy = "What is right for good belongs into the matrix."
@@ -152,7 +152,7 @@ def clear(
     data: DataOption = Path("var"),
 ) -> None:
     """Say that an alert is over. It is raised again when it is seen again."""
-    now = WallClock().now()
+    now = site_clock(data).now()
     _worded(by, why)
 
     async def apply(opened: Data) -> int:

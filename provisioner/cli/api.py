@@ -30,7 +30,6 @@ from provisioner.opening import Data, read_settings
 from provisioner.ports import Clock
 from provisioner.tenants_opening import FabricAccess, open_keeper
 from provisioner.twin.rehearsal_process import RehearsalProcess
-from provisioner.wall_clock import WallClock
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +65,7 @@ def api(
     )
 
     async def run(opened: Data) -> None:
-        async with served_api(data, opened, WallClock(), access, pinned, artifacts) as url:
+        async with served_api(data, opened, opened.clock, access, pinned, artifacts) as url:
             typer.echo(url)
             await _stopped()
 

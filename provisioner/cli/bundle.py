@@ -23,8 +23,8 @@ from provisioner.model.input_error import InputError
 from provisioner.opening import Data, read_text
 from provisioner.planning.pinned_files import pinned_files
 from provisioner.shipped import shipped
+from provisioner.site_clock import site_clock
 from provisioner.store.signing import keys_of
-from provisioner.wall_clock import WallClock
 
 app = typer.Typer(help="Air-gap bundles: create, verify, unpack.", no_args_is_help=True)
 Key = Annotated[Path, typer.Option("--key", help="Public keys to trust, PEM.")]
@@ -68,7 +68,7 @@ def create(
         raise InputError("--artifacts", ", ".join(missing)[:300], "they are not there", remedy)
     manifest = BundleManifest(
         site=site,
-        made_at=WallClock().now(),
+        made_at=site_clock(data).now(),
         releases=tuple(release or ()),
         missing=missing,
         files=listed,

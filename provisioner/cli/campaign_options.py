@@ -18,7 +18,6 @@ from provisioner.model.outcome import Blocker
 from provisioner.opening import Data, read_settings, read_text
 from provisioner.planning.campaign_policy_text import parse_policy
 from provisioner.store.campaign_rows import CampaignRows
-from provisioner.wall_clock import WallClock
 
 MatrixOption = Annotated[
     list[Path] | None, typer.Option("--matrix", help="Matrix, then overlays; as for `serve`.")
@@ -43,7 +42,7 @@ def requests_of(
     chosen = read_settings(settings, production=False if lab else None)
     book = CampaignRows(opened.store)
     pinned = read_matrix(matrix or [])
-    return CampaignRequests(opened.store, book, WallClock(), chosen, pinned, held)
+    return CampaignRequests(opened.store, book, opened.clock, chosen, pinned, held)
 
 
 def ask(

@@ -20,8 +20,8 @@ from provisioner.model.case import Case, Ending, Origin, Service
 from provisioner.model.input_error import InputError
 from provisioner.opening import Data
 from provisioner.planning.repair_report import RepairReport
+from provisioner.site_clock import site_clock
 from provisioner.store.case_rows import CaseRows
-from provisioner.wall_clock import WallClock
 
 app = typer.Typer(help="Repairs: cases, what is suspected, what was done.", no_args_is_help=True)
 app.command()(case_hardware.returned)
@@ -124,7 +124,7 @@ def defer(
     as_json: JsonOption = False,
 ) -> None:
     """Its tenant needs more time: at most two weeks after the opening."""
-    until = WallClock().now() + hours * 3600.0
+    until = site_clock(data).now() + hours * 3600.0
     _ask(name, data, settings, lambda desk, case: desk.defer(case, until, by), as_json=as_json)
 
 
@@ -141,7 +141,7 @@ def retire(
     as_json: JsonOption = False,
 ) -> None:
     """Tell its tenant that the node goes for good; then it is drained, erased and forgotten."""
-    at = WallClock().now() + days * 86400.0
+    at = site_clock(data).now() + days * 86400.0
 
     async def retiring(desk: CaseDesk, case: Case) -> Case | str:
         return await desk.retire(case, at, why, by, disks=disks)
@@ -198,7 +198,7 @@ def report(
     """Mean time to repair by stage, part and vendor; availability per tenant."""
 
     async def read(opened: Data) -> RepairReport:
-        now = WallClock().now()
+        now = opened.clock.now()
         return await figures(CaseRows(opened.store), now - days * 86400.0, now)
 
     found = with_data(data, read)

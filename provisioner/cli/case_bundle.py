@@ -20,7 +20,6 @@ from provisioner.planning import evidence_bundle as archive
 from provisioner.planning.evidence_bundle import NotABundle
 from provisioner.store.case_rows import CaseRows
 from provisioner.store.signing import keys_of, signed
-from provisioner.wall_clock import WallClock
 
 KEY_REMEDY = "Write it with: provisioner certificate keys --pem"
 SettingsOption = Annotated[Path | None, typer.Option("--settings", help="As the daemon's.")]
@@ -43,7 +42,7 @@ def bundle(
         book = CaseRows(opened.store)
         bundler = Bundler(opened.store, book, opened.vault, opened.signer, site)
         kept = b"" if fresh else await bundler.kept(case)
-        return kept or await bundler.make(case, WallClock().now())
+        return kept or await bundler.make(case, opened.clock.now())
 
     content = with_data(data, make)
     _write(out, content)

@@ -18,7 +18,6 @@ from provisioner.model.input_error import InputError
 from provisioner.opening import Data, read_expected, read_secrets, read_settings
 from provisioner.store.alert_rows import AlertRows
 from provisioner.store.case_rows import CaseRows
-from provisioner.wall_clock import WallClock
 
 CaseArgument = Annotated[str, typer.Argument(metavar="CASE", help='As listed, "n07-c0003".')]
 FactoryFile = Annotated[
@@ -80,7 +79,7 @@ def factory(
             else:
                 await opened.vault.put(f"{FACTORY}/{vendor}", *login)
         detail = {"vendors": sorted(found), "forgotten": forget}
-        await opened.store.journal("factory_logins", "", detail, WallClock().now())
+        await opened.store.journal("factory_logins", "", detail, opened.clock.now())
 
     with_data(data, keep)
     typer.echo(f"{'forgotten' if forget else 'kept'}: {', '.join(sorted(found)) or 'none'}")
@@ -98,7 +97,7 @@ def tell(answer: Case | str, name: str, *, as_json: bool) -> None:
 def desk_of(opened: Data, settings: Path | None) -> CaseDesk:
     chosen = read_settings(settings)
     book, alerts = CaseRows(opened.store), AlertRows(opened.store)
-    return CaseDesk(opened.store, book, alerts, WallClock(), chosen)
+    return CaseDesk(opened.store, book, alerts, opened.clock, chosen)
 
 
 async def case_of(opened: Data, name: str) -> Case:
@@ -117,4 +116,4 @@ def _exchanges(opened: Data, file: Path | None) -> Exchanges:
         async def find(vendor: str) -> Login | None:
             return listed.get(vendor)
 
-    return Exchanges(opened.store, desk_of(opened, None), opened.vault, WallClock(), find)
+    return Exchanges(opened.store, desk_of(opened, None), opened.vault, opened.clock, find)

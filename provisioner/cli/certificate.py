@@ -20,6 +20,7 @@ from provisioner.model.input_error import InputError
 from provisioner.opening import Data, read_text
 from provisioner.planning import attestation
 from provisioner.planning.attestation import NotAnAttestation, RevocationList
+from provisioner.site_clock import site_clock
 from provisioner.store import exchange_signing_key, lock_data_directory
 from provisioner.store.signing import envelope_of, keys_of, public_pem, signed
 from provisioner.store.signing_rows import SigningKey, read_keys
@@ -44,7 +45,7 @@ def show(name: str, data: DataOption = Path("var"), as_json: JsonOption = False)
         return certificate, await opened.store.attested(certificate), revoked
 
     certificate, good, revoked = with_data(data, read)
-    why = _objections(certificate, None, good=good)
+    why = _objections(certificate, None, site_clock(data).now(), good=good)
     why += ("it was revoked",) if revoked else ()
     if as_json:
         body = certificate.model_dump(mode="json")
@@ -81,7 +82,7 @@ def verify(
     keys = _keys(key)
     certificate, good = _opened(file, keys)
     listed = _listed(revocations, keys)
-    why = _objections(certificate, listed, good=good)
+    why = _objections(certificate, listed, WallClock().now(), good=good)
     if as_json:
         body = certificate.model_dump(mode="json") if good else None
         document = {
@@ -112,7 +113,7 @@ def revoke(
 
     async def apply(opened: Data) -> str:
         certificate = await _certificate(opened, name)
-        now = WallClock().now()
+        now = opened.clock.now()
         await opened.store.revoke(certificate.id, reason, now)
         detail = {"request": "revoke", "certificate": certificate.id, "reason": reason}
         await opened.store.journal("request", name, detail, now)
@@ -130,7 +131,7 @@ def revocation_list(data: DataOption = Path("var"), output: OutputOption = None)
         payload = attestation.revocations(
             await opened.store.revocations(),
             [k.key_id for k in keys if k.withdrawn_at is not None],
-            WallClock().now(),
+            opened.clock.now(),
             attestation.REVOCATIONS_VALID_S,
         )
         return opened.signer.seal(attestation.REVOCATIONS_PAYLOAD, payload)
@@ -180,7 +181,7 @@ def rotate(
     """
 
     async def apply(opened: Data) -> str:
-        now = WallClock().now()
+        now = opened.clock.now()
         signer = await exchange_signing_key(
             opened.store, opened.master, now, compromised=compromised
         )
@@ -239,11 +240,11 @@ def _listed(file: Path | None, trusted: dict[str, bytes]) -> RevocationList | No
 
 
 def _objections(
-    certificate: Certificate, listed: RevocationList | None, *, good: bool
+    certificate: Certificate, listed: RevocationList | None, now: float, *, good: bool
 ) -> tuple[str, ...]:
     if not good:
         return ("no trusted key signed it",)
-    return attestation.objections(certificate, WallClock().now(), listed)
+    return attestation.objections(certificate, now, listed)
 
 
 def _told(certificate: Certificate) -> list[tuple[str, str]]:

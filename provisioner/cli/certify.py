@@ -25,7 +25,7 @@ from provisioner.model.node import Node
 from provisioner.opening import Data, has_data, open_data, read_settings, read_thresholds
 from provisioner.planning.rejudging import Rejudged, rejudge
 from provisioner.settings import Settings
-from provisioner.wall_clock import WallClock
+from provisioner.site_clock import site_clock
 
 WORSE = 1  # exit code: something that passed would not now
 _FIRST_LINE_CHARS = 120
@@ -82,7 +82,7 @@ class _Held(NamedTuple):
 
 
 async def _rejudged(directory: Path, name: str, held: _Held) -> Found:
-    async with open_data(directory, WallClock().now()) as data:
+    async with open_data(directory, site_clock(directory).now()) as data:
         nodes = [await _node(data, name)] if name else list(await data.store.nodes())
         found = []
         for node in nodes:

@@ -14,7 +14,7 @@ from rich.console import Console
 from provisioner.model.input_error import InputError
 from provisioner.model.node import Node
 from provisioner.opening import Data, has_data, open_data
-from provisioner.wall_clock import WallClock
+from provisioner.site_clock import site_clock
 
 DataOption = Annotated[Path, typer.Option("--data", help="Data directory of the daemon.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="JSON for machines.")]
@@ -29,7 +29,7 @@ def with_data(directory: Path, work: Callable[[Data], Awaitable[Result]]) -> Res
         )
 
     async def run() -> Result:
-        async with open_data(directory, WallClock().now()) as data:
+        async with open_data(directory, site_clock(directory).now()) as data:
             return await work(data)
 
     return asyncio.run(run())

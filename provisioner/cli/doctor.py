@@ -35,8 +35,8 @@ from provisioner.ports import Clock, PortError
 from provisioner.redfish.governor import LoginGovernor
 from provisioner.redfish.transport import RedfishTransport
 from provisioner.settings import Settings
+from provisioner.site_clock import site_clock
 from provisioner.store import examining
-from provisioner.wall_clock import WallClock
 
 STYLES = {
     Standing.GOOD: "green",
@@ -137,7 +137,7 @@ async def _devices(
     data: Path, ca_file: Path | None, strangers: list[str], done: Callable[[int, int], None]
 ) -> list[Examined]:
     """BMCs and switches of the data directory, and those of the list that are not there yet."""
-    clock: Clock = WallClock()
+    clock: Clock = site_clock(data)
     usable = _usable(data)
     governor = LoginGovernor(memory=data / "failed-logins") if usable else None
     transport = RedfishTransport(ca_file=ca_file, governor=governor)

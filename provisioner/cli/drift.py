@@ -23,7 +23,6 @@ from provisioner.planning.history import history
 from provisioner.planning.release_drift import DebtLine, DriftLine
 from provisioner.planning.select_expression import select as picked
 from provisioner.store.campaign_rows import CampaignRows
-from provisioner.wall_clock import WallClock
 
 SelectOption = Annotated[str, typer.Option("--select", help="Which nodes (docs/campaigns.md).")]
 
@@ -44,7 +43,7 @@ def drift(
         under_way: Mapping[str, tuple[CampaignRow, str]] = {
             r.node: (r, targets[r.campaign]) for r in await book.active_rows()
         }
-        now = WallClock().now()
+        now = opened.clock.now()
         pins = await book.pins()
         return release_drift.drift(nodes, inventories, pinned, pins, under_way, now)
 

@@ -17,7 +17,6 @@ from provisioner.opening import Data
 from provisioner.planning.explain import Explanation
 from provisioner.planning.explain import explain as explained
 from provisioner.planning.planner import PlanCache
-from provisioner.wall_clock import WallClock
 
 
 def explain(
@@ -35,7 +34,7 @@ def explain(
 
     async def read(opened: Data) -> Explanation:
         found = await node_of(opened, node)
-        return explained(await situation(opened.store, found, plans, WallClock().now()))
+        return explained(await situation(opened.store, found, plans, opened.clock.now()))
 
     told = with_data(data, read)
     if as_json:

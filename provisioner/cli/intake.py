@@ -24,7 +24,7 @@ from provisioner.ports import BmcTransport
 from provisioner.redfish.discovery import Network, Probe, probe_all, scan, ssdp
 from provisioner.redfish.governor import LoginGovernor
 from provisioner.redfish.transport import RedfishTransport
-from provisioner.wall_clock import WallClock
+from provisioner.site_clock import site_clock
 
 
 def intake(
@@ -54,7 +54,7 @@ def intake(
     progress_on = Console(stderr=True)
 
     async def run() -> tuple[Taken, tuple[Blocker, ...]]:
-        clock = WallClock()
+        clock = site_clock(data)
         transport = RedfishTransport(governor=LoginGovernor(memory=data / "failed-logins"))
         try:
             async with open_data(data, clock.now()) as opened:

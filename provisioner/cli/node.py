@@ -22,7 +22,6 @@ from provisioner.model.tenant import ReleaseProof
 from provisioner.opening import Data
 from provisioner.planning.requests import reclaim as reclaimed
 from provisioner.planning.requests import retry as retried
-from provisioner.wall_clock import WallClock
 
 app = typer.Typer(help="Nodes: where each is on its journey, and why.", no_args_is_help=True)
 app.command()(erasure)
@@ -99,7 +98,7 @@ def _change(
     name: str, directory: Path, word: str, change: Callable[[Node, float], Node | str]
 ) -> None:
     async def apply(opened: Data) -> str:
-        now = WallClock().now()
+        now = opened.clock.now()
         changed = change(await node_of(opened, name), now)
         if isinstance(changed, str):
             raise InputError(name, "", changed, "See `provisioner node show`.")

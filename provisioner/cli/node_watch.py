@@ -19,7 +19,6 @@ from rich.text import Text
 from provisioner.cli.data_options import DataOption, JsonOption, console, with_data
 from provisioner.model.node import Node, State
 from provisioner.opening import Data
-from provisioner.wall_clock import WallClock
 
 RESTING = frozenset({State.CERTIFIED, State.RELEASED, State.RETIRED, State.QUARANTINED})
 ROWS_MAX = 30  # nodes under way that are shown; the bars count all
@@ -39,7 +38,7 @@ def watch(
 
 
 async def _follow(opened: Data, every_s: float, *, once: bool, as_json: bool) -> None:
-    clock = WallClock()
+    clock = opened.clock
     nodes = await opened.store.nodes()
     if as_json:
         while True:

@@ -18,8 +18,8 @@ from provisioner.cli.matrix_files import read_matrix
 from provisioner.model.campaign_row import PinScope, ReleasePin
 from provisioner.model.input_error import InputError
 from provisioner.opening import Data
+from provisioner.site_clock import site_clock
 from provisioner.store.campaign_rows import CampaignRows
-from provisioner.wall_clock import WallClock
 
 app = typer.Typer(
     help="Releases of single nodes and racks, and the fleet's own.", no_args_is_help=True
@@ -46,7 +46,7 @@ def set_pin(
         raise InputError("--release", "", f"there is no release {release!r:.60}", remedy)
     if not reason:
         raise InputError("--reason", "", "a pin has a reason", "Say why, in a sentence.")
-    now = WallClock().now()
+    now = site_clock(data).now()
     expires = when("--until", until) if until else 0.0
     if (scope is not PinScope.FLEET and not until) or (until and expires <= now):
         problem = "a pin of a node or rack ends at some time in the future"
@@ -89,7 +89,7 @@ def remove_pin(
         if not mine:
             problem = f"there is no pin of {scope} {name!r:.60}"
             raise InputError("NAME", "", problem, "See `provisioner pin list`.")
-        await book.drop_pin(mine[0], WallClock().now())
+        await book.drop_pin(mine[0], opened.clock.now())
 
     with_data(data, drop)
     typer.echo(f"{scope} {name}: no pin".replace(" :", ":"))
@@ -102,7 +102,7 @@ def list_pins(data: DataOption = Path("var"), as_json: JsonOption = False) -> No
     if as_json:
         typer.echo(json.dumps([p.model_dump(mode="json") for p in pins]))
         return
-    now = WallClock().now()
+    now = site_clock(data).now()
     table = Table("of", "name", "release", "until", "by", "reason")
     for p in pins:
         until = moment(p.expires_at) if p.holds(now) else f"expired {moment(p.expires_at)}"

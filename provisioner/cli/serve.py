@@ -14,6 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
+from provisioner import core_dumps
 from provisioner.agents_opening import AgentDoor, ServedAgents, serve_agents, simulated
 from provisioner.artifact_serving import serve_artifacts
 from provisioner.cli.alert_sources import read_senders
@@ -36,7 +37,7 @@ from provisioner.execution import artifacts as artifact_files
 from provisioner.execution.host_keys import login_of
 from provisioner.execution.os_images import OsImages
 from provisioner.execution.webhook_posts import open_posts
-from provisioner.hosts_opening import Hosts, open_hosts, simulated_clock, simulated_hosts
+from provisioner.hosts_opening import Hosts, kept_clock, open_hosts, simulated_hosts
 from provisioner.model.input_error import InputError
 from provisioner.model.matrix import Matrix
 from provisioner.nvue import NvueTransport
@@ -59,7 +60,6 @@ from provisioner.switch_routing import RoutedSwitches
 from provisioner.telemetry_opening import Measured, open_telemetry, served_metrics
 from provisioner.tenants_opening import open_fabrics
 from provisioner.tickets_opening import open_tickets
-from provisioner.wall_clock import WallClock
 
 log = logging.getLogger(__name__)
 PLAYBOOKS = Path("ansible/playbooks")  # without --playbooks: here, or what came with the program
@@ -115,6 +115,7 @@ def serve(
 
     What is under way on devices when it stops goes on, and is looked at again at the next start.
     """
+    core_dumps.forbid()
     chosen = read_settings(settings, production=False if lab else None, api_port=api_port)
     pinned = read_matrix(matrix or [])
     playbooks = shipped("ansible/playbooks") if playbooks == PLAYBOOKS else playbooks
@@ -127,7 +128,7 @@ def serve(
 
     async def run() -> None:
         site = None if simulator is None else SimulatedRunner(simulator)
-        clock = WallClock() if site is None else await simulated_clock(site)
+        clock = await kept_clock(site, data)
         async with (
             open_telemetry(chosen, clock) as measured,
             _wires(data, chosen, ca_file, measured.telemetry) as (transport, switches, sse),

@@ -28,7 +28,6 @@ from provisioner.planning.located_yaml import load
 from provisioner.planning.quotas import usage
 from provisioner.planning.tenants import Request
 from provisioner.tenants_opening import open_keeper
-from provisioner.wall_clock import WallClock
 
 Verb = Callable[[TenantKeeper], Callable[..., Awaitable[Answer]]]
 
@@ -178,7 +177,7 @@ def _do(
     directory, access = context.obj
 
     async def run(opened: Data) -> Answer:
-        async with open_keeper(opened.store, opened.vault, WallClock(), access) as keeper:
+        async with open_keeper(opened.store, opened.vault, opened.clock, access) as keeper:
             return await work(keeper)
 
     answer = with_data(directory, run)

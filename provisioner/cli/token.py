@@ -17,8 +17,8 @@ from provisioner.cli.data_options import DataOption, JsonOption, console, with_d
 from provisioner.model.access import Role, Token
 from provisioner.model.input_error import InputError
 from provisioner.opening import Data
+from provisioner.site_clock import site_clock
 from provisioner.store import token_rows
-from provisioner.wall_clock import WallClock
 
 app = typer.Typer(help="Tokens for the REST API: create, list, revoke.", no_args_is_help=True)
 
@@ -33,7 +33,7 @@ def create(
     as_json: JsonOption = False,
 ) -> None:
     """Make a token and show it once; only its SHA-256 is kept."""
-    now = WallClock().now()
+    now = site_clock(data).now()
     token, record = new_token(subject, role, tenant, days, now)
 
     async def keep(opened: Data) -> None:
@@ -53,7 +53,7 @@ def create(
 @app.command("list")
 def list_tokens(data: DataOption = Path("var"), as_json: JsonOption = False) -> None:
     """All tokens, without what opens anything."""
-    now = WallClock().now()
+    now = site_clock(data).now()
     rows = with_data(data, lambda d: d.store.read(token_rows.read_tokens))
     if as_json:
         typer.echo(json.dumps([_document(t, now) for t in rows]))
@@ -68,7 +68,7 @@ def list_tokens(data: DataOption = Path("var"), as_json: JsonOption = False) -> 
 @app.command()
 def revoke(token_id: str, data: DataOption = Path("var")) -> None:
     """From now on this token lets nobody in; its event streams end within seconds."""
-    work = partial(token_rows.revoke_token, token_id=token_id, now=WallClock().now())
+    work = partial(token_rows.revoke_token, token_id=token_id, now=site_clock(data).now())
     found = with_data(data, lambda d: d.store.write(work))
     if found is None:
         remedy = "See `provisioner token list`."

@@ -22,8 +22,8 @@ from provisioner.model.webhook import Standing, Webhook, secret_name
 from provisioner.opening import Data, read_text
 from provisioner.planning.webhooks import check, event_id, key_of, secret_of
 from provisioner.ports import Secret
+from provisioner.site_clock import site_clock
 from provisioner.store.webhook_rows import WebhookRows
-from provisioner.wall_clock import WallClock
 
 app = typer.Typer(help="Webhooks: add, list, and what could not be told.", no_args_is_help=True)
 By = Annotated[str, typer.Option("--by", help="Who asks, for the journal.")]
@@ -50,7 +50,7 @@ def add(
     data: DataOption = Path("var"),
 ) -> None:
     """Add one, and show its secret once; the receiver verifies signatures with it."""
-    now = WallClock().now()
+    now = site_clock(data).now()
     kinds, nodes = tuple(kind or ("*",)), tuple(node or ("*",))
     ca = "" if ca_file is None else _authorities(ca_file)
     made = Webhook(name=name, url=url, kinds=kinds, nodes=nodes, tenant=tenant, ca=ca, made_at=now)
@@ -117,7 +117,7 @@ def dead(name: str, data: DataOption = Path("var"), as_json: JsonOption = False)
 @app.command()
 def again(name: str, seq: Seq = None, data: DataOption = Path("var")) -> None:
     """Send what is dead once more, with the same ids."""
-    now = WallClock().now()
+    now = site_clock(data).now()
 
     async def work(opened: Data) -> int:
         await _found(opened, name)
@@ -129,7 +129,7 @@ def again(name: str, seq: Seq = None, data: DataOption = Path("var")) -> None:
 @app.command()
 def drop(name: str, seq: Seq = None, by: By = "", data: DataOption = Path("var")) -> None:
     """Let go of what is dead; the journal keeps it."""
-    now = WallClock().now()
+    now = site_clock(data).now()
 
     async def work(opened: Data) -> int:
         await _found(opened, name)
@@ -185,7 +185,7 @@ def rotate(
 @app.command()
 def remove(name: str, by: By = "", data: DataOption = Path("var")) -> None:
     """Tell it nothing any more, and forget what waits for it."""
-    now = WallClock().now()
+    now = site_clock(data).now()
 
     async def work(opened: Data) -> None:
         await _found(opened, name)
@@ -197,7 +197,7 @@ def remove(name: str, by: By = "", data: DataOption = Path("var")) -> None:
 
 
 def _pause(name: str, why: str, data: Path) -> None:
-    now = WallClock().now()
+    now = site_clock(data).now()
 
     async def work(opened: Data) -> None:
         await _found(opened, name)

@@ -25,7 +25,7 @@ from provisioner.planning import remedies, remedy_steps
 from provisioner.planning.diagnosis import diagnose
 from provisioner.planning.journey import may_enter
 from provisioner.planning.lifecycle import PASSING
-from provisioner.planning.part_names import named, of_missing
+from provisioner.planning.part_names import at_missing, gone_of, named, of_missing
 from provisioner.planning.parts import doubtful
 from provisioner.planning.remedies import Later, Limits, People, Try
 from provisioner.ports import AlertBook, Clock, PortError, StaleWrite, Store
@@ -103,18 +103,20 @@ class Mender:
         faults = {f.key: f for f in policy.faults_of(node, report, alerts, case)}
         for fault in (*policy.faults_of(node, found.report, ()), *found.faults):
             faults.setdefault(fault.key, fault)
+        gone = gone_of(case.parts_before, inventory)
         names = {
-            **of_missing(node.id, case.parts_before, inventory),
+            **of_missing(node.id, gone),
             **await self._evidence.names(node, inventory, found),
         }
-        seen = tuple(named(f, names) for f in faults.values())[: policy.FAULTS_MAX]
+        placed = at_missing(faults.values(), gone, inventory)
+        seen = tuple(named(f, names) for f in placed)[: policy.FAULTS_MAX]
         tries = case.tries
         if tried is not None:
             tries = (
                 *case.tries[:-1],
                 remedies.measured(tried, policy.keys(seen), now, well=False),
             )
-        told = diagnose(seen, inventory)
+        told = diagnose(seen, inventory, gone=gone)
         changed = case.entered(
             Stage.DIAGNOSIS,
             self._clock.now(),

@@ -16,6 +16,7 @@ from importlib import resources
 from provisioner.model.base import Record
 from provisioner.model.case import Fault, PartClass, RemedyKind, Suspect
 from provisioner.model.inventory import Device, Inventory
+from provisioner.planning.parts import Parts
 
 CLEARED = 0.3  # what is left of a suspicion that another finding explains
 SUSPECTS_MAX = 8
@@ -89,11 +90,15 @@ def _rule(row: Mapping[str, str]) -> Rule:
 
 
 def diagnose(
-    faults: Iterable[Fault], inventory: Inventory | None, table: Sequence[Rule] | None = None
+    faults: Iterable[Fault],
+    inventory: Inventory | None,
+    table: Sequence[Rule] | None = None,
+    gone: Parts = (),
 ) -> Diagnosis:
     """Who is suspected. Always somebody: where no rule fits, the node itself, barely.
 
-    The order in which faults are given means nothing.
+    The order in which faults are given means nothing. `gone`: parts of before that the inventory
+    does not list any more; a suspect among them keeps its serial.
     """
     seen = sorted(set(faults), key=lambda f: (f.key, f.detail, f.at))
     matches = [(r, f) for f in seen for r in (rules() if table is None else table) if r.fits(f)]
@@ -107,6 +112,7 @@ def diagnose(
     found = [
         _suspect(kind, part, group, cleared, inventory) for (kind, part), group in groups.items()
     ]
+    found = [_as_it_was(suspect, gone) for suspect in found]
     if not found:
         found = [_nobody(seen)]
     found.sort(key=lambda s: (-s.confidence, s.part in _NODE, s.kind, s.part))
@@ -154,6 +160,13 @@ def _suspect(
         serial=(device.serial or "") if device else "",
         part_number=(device.part or "") if device else "",
     )
+
+
+def _as_it_was(suspect: Suspect, gone: Parts) -> Suspect:
+    for _, slot, serial, model in gone:
+        if slot == suspect.part and not suspect.serial:
+            return suspect.model_copy(update={"serial": serial, "part_number": model})
+    return suspect
 
 
 def _nobody(seen: Sequence[Fault]) -> Suspect:

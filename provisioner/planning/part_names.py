@@ -21,6 +21,8 @@ from provisioner.planning.rejudging import raw_outputs
 _PCI = re.compile(r"\b([0-9a-fA-F]{4,8}):([0-9a-fA-F]{2}):([0-9a-fA-F]{2})(?:\.\d)?\b")
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/-]{4,80}")
 _GPU = re.compile(r"\bGPU (\d{1,3})\b")
+_COUNT = re.compile(r"\b(\d{1,2}) of (\d{1,2}) GPUs\b")  # as the check `gpu_inventory` says it
+_NUMBERED = re.compile(r"(.*?)(\d{1,3})")
 SERIAL_MIN = 6  # a shorter one may be any number
 
 Names = Mapping[str, str]
@@ -53,19 +55,67 @@ def names_of(node: Node, inventory: Inventory | None, gpu_texts: Iterable[str] =
     return found
 
 
-def of_missing(node: str, before: Parts, inventory: Inventory | None) -> Names:
-    """Alias -> slot of parts that a node had when its case was opened, and does not show now.
+def gone_of(before: Parts, inventory: Inventory | None) -> Parts:
+    """Parts that a node had when its case was opened, and does not show now."""
+    if inventory is None:
+        return ()
+    there = {(d.kind.value, d.slot) for d in inventory.devices}
+    return tuple(part for part in before if part[:2] not in there)
+
+
+def of_missing(node: str, gone: Parts) -> Names:
+    """Alias -> slot of parts that are gone.
 
     "su0-n03/gpu", which only counts, is a slot where one part of that kind is gone and no more.
     """
-    there = {(d.kind.value, d.slot) for d in inventory.devices} if inventory else set()
-    gone = [(kind, slot, serial) for kind, slot, serial, _ in before if (kind, slot) not in there]
-    found = {serial: slot for _, slot, serial in gone if len(serial) >= SERIAL_MIN}
-    for kind in {kind for kind, _, _ in gone} if inventory else ():
-        slots = [slot for k, slot, _ in gone if k == kind]
+    found = {serial: slot for _, slot, serial, _ in gone if len(serial) >= SERIAL_MIN}
+    for kind in {kind for kind, *_ in gone}:
+        slots = [slot for k, slot, *_ in gone if k == kind]
         if len(slots) == 1:
             found[f"{node}/{kind}"] = slots[0]
     return found
+
+
+def at_missing(
+    faults: Iterable[Fault], gone: Parts, inventory: Inventory | None
+) -> tuple[Fault, ...]:
+    """A fault that only counts GPUs ("7 of 8 GPUs", at the host) stands at each that is not there.
+
+    Its words may tell the missing serials; once the inventory is read anew nobody does: the slots
+    that are empty since the case was opened are it, or else the gap in the numbers of the slots.
+    Where none of them is exactly as many as are missing, the fault stays where it is: a slot is not
+    guessed.
+    """
+    lost = [slot for kind, slot, *_ in gone if kind == DeviceKind.GPU.value]
+    devices = inventory.devices if inventory else ()
+    serials = {serial: slot for _, slot, serial, _ in gone if serial}
+    serials |= {d.serial: d.slot for d in devices if d.serial}
+    found: list[Fault] = []
+    for fault in faults:
+        count = _COUNT.search(fault.detail)
+        if count is None or fault.source != "check" or fault.part not in ("", "host"):
+            found.append(fault)
+            continue
+        wanted = int(count[2])
+        missing = max(1, wanted - int(count[1]))
+        told = [serials[word] for word in _WORD.findall(fault.detail) if word in serials]
+        ways = (told, lost, _gaps(inventory, wanted), [fault.part])
+        slots = next((way for way in ways if len(way) == missing), ways[-1])
+        found += [fault.model_copy(update={"part": slot}) for slot in slots]
+    return tuple(found)
+
+
+def _gaps(inventory: Inventory | None, wanted: int) -> list[str]:
+    """Empty GPU slots between the first and the last number; none if it is not certain."""
+    slots = [d.slot for d in inventory.devices if d.kind is DeviceKind.GPU] if inventory else []
+    parsed = [match for slot in slots if (match := _NUMBERED.fullmatch(slot))]
+    if not parsed or len(parsed) != len(slots) or len({m[1] for m in parsed}) != 1:
+        return []
+    numbers = {int(m[2]) for m in parsed}
+    first = 0 if 0 in numbers else 1
+    if max(numbers) - first > wanted - 1 or (first == 1 and wanted not in numbers):
+        return []  # slots may be numbered from 0 or from 1: the gap may be at either end
+    return [f"{parsed[0][1]}{n}" for n in range(first, first + wanted) if n not in numbers]
 
 
 def _rows(text: str) -> list[dict[str, str]]:

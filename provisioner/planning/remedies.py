@@ -26,6 +26,7 @@ from provisioner.model.case import (
 HOUR_S = 3600.0
 DAY_S = 24 * HOUR_S
 # what takes the whole host away
+NOWHERE = frozenset({"", "host", "node"})  # not the name of a slot
 RESETS = frozenset({RemedyKind.COLD_BOOT, RemedyKind.AC_CYCLE, RemedyKind.REFLASH})
 
 
@@ -168,7 +169,9 @@ def _held(rung: Rung, tries: Sequence[RemedyTry], limits: Limits, now: float) ->
 
 
 def _people(rung: Rung, suspect: Suspect, attempt: int, limits: Limits) -> People:
-    work = rung.work.replace("{part}", suspect.part)
+    unknown = suspect.part in NOWHERE and suspect.kind not in (PartClass.HOST, PartClass.SOFTWARE)
+    where = "(which one: diagnose first)" if unknown else suspect.part
+    work = rung.work.replace("{part}", where)
     if rung.remedy is RemedyKind.REPLACE and suspect.confidence < limits.confidence_min:
         sure = f"{suspect.confidence:.0%}"
         work = f"Diagnose {suspect.part} before anything is replaced: it is {sure} sure. {work}"

@@ -11,7 +11,8 @@ from provisioner.model.inventory import Device, DeviceKind, Inventory
 from provisioner.model.location import Port
 from provisioner.model.node import Node, NodeKind
 from provisioner.planning.diagnosis import Diagnosis, diagnose, rules
-from provisioner.planning.part_names import named, names_of
+from provisioner.planning.part_names import at_missing, gone_of, named, names_of, of_missing
+from provisioner.planning.parts import parts_of
 from provisioner.planning.remedies import ladders
 
 SENTENCES = {
@@ -188,3 +189,65 @@ def test_what_tools_call_a_part_is_joined_by_its_serial() -> None:
     ]  # fmt: skip
 
     assert seen == ["GPU_SXM_6", "GPU_SXM_6", "GPU_SXM_6", "NIC_3", "NIC_3", "mlx5_9"]
+
+
+def gpus(*numbers: int) -> Inventory:
+    return Inventory(
+        node="n",
+        vendor="generic",
+        devices=tuple(
+            Device(
+                kind=DeviceKind.GPU, slot=f"GPU_SXM_{n}", serial=f"165491000000{n}", part="2G520"
+            )
+            for n in numbers
+        ),
+    )
+
+
+COUNTED = Fault(source="check", id="gpu_inventory", part="host", detail="7 of 8 GPUs 7")
+TWO = COUNTED.model_copy(update={"detail": "6 of 8 GPUs 6"})
+ALL_EIGHT = (1, 2, 3, 4, 5, 6, 7, 8)
+# what is there now, what was there before, the fault, where it is
+GAPS = {
+    "the slot that is empty since the case was opened": (
+        (1, 2, 3, 4, 5, 6, 7), ALL_EIGHT, COUNTED, ["GPU_SXM_8"]),
+    "a GPU that was never seen is the gap": (
+        (1, 2, 3, 4, 6, 7, 8), (1, 2, 3, 4, 6, 7, 8), COUNTED, ["GPU_SXM_5"]),
+    "the gap may be at either end: nothing is guessed": (
+        (1, 2, 3, 4, 5, 6, 7), (1, 2, 3, 4, 5, 6, 7), COUNTED, ["host"]),
+    "two that are gone are two faults": (
+        (1, 2, 3, 4, 6, 8), ALL_EIGHT, TWO, ["GPU_SXM_5", "GPU_SXM_7"]),
+    "one of two that are gone was never seen": (
+        (1, 2, 3, 4, 6, 8), (1, 2, 3, 4, 5, 6, 8), TWO, ["GPU_SXM_5", "GPU_SXM_7"]),
+    "serials in the words, as long as the inventory lists them": (
+        ALL_EIGHT, ALL_EIGHT,
+        TWO.model_copy(update={"detail": "6 of 8 GPUs; missing 1654910000002, 1654910000007"}),
+        ["GPU_SXM_2", "GPU_SXM_7"]),
+    "what Redfish sees and the driver does not, without a serial": (
+        ALL_EIGHT, ALL_EIGHT, COUNTED, ["host"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("sentence", GAPS)
+def test_a_count_of_gpus_stands_at_those_that_are_missing(sentence: str) -> None:
+    now, before, fault, slots = GAPS[sentence]
+    gone = gone_of(parts_of(gpus(*before)), gpus(*now))
+
+    assert [f.part for f in at_missing([fault], gone, gpus(*now))] == slots
+
+
+def test_a_dead_gpu_keeps_name_and_serial_when_the_inventory_was_read_anew() -> None:
+    before, after = gpus(*ALL_EIGHT), gpus(1, 2, 3, 4, 6, 7, 8)
+    first = COUNTED.model_copy(update={"detail": "7 of 8 GPUs; missing serial 1654910000005"})
+    gone = gone_of(parts_of(before), after)
+
+    seen = [at_missing([first], (), before), at_missing([COUNTED], gone, after)]
+    late = diagnose(seen[1], after, gone=gone).suspects[0]
+
+    assert [f.key for faults in seen for f in faults] == ["check:gpu_inventory:GPU_SXM_5"] * 2
+    assert (late.part, late.serial, late.part_number) == ("GPU_SXM_5", "1654910000005", "2G520")
+    assert of_missing("n", gone)["n/gpu"] == "GPU_SXM_5"
+
+
+def test_of_a_node_whose_inventory_is_unknown_no_part_is_gone() -> None:
+    assert gone_of(parts_of(gpus(*ALL_EIGHT)), None) == ()

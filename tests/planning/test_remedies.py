@@ -119,6 +119,16 @@ TRIES = st.lists(
 )
 
 
+def test_nobody_is_sent_to_a_part_called_host() -> None:
+    nowhere = Suspect(part="host", kind=PartClass.GPU, confidence=0.7, rule="gpu missing", why="x")
+    rungs = set(RemedyKind) - {RemedyKind.REPLACE}
+    tries = tuple(done(r).model_copy(update={"part": "host"}) for r in sorted(rungs)) * 2
+    choice = remedies.choose(case(suspects=(nowhere,), tries=tries), None, (), Limits(), NOW)
+
+    assert isinstance(choice, People)
+    assert choice.work.startswith("Replace GPU (which one: diagnose first)")
+
+
 @given(TRIES, st.sampled_from(list(PartClass)), st.sampled_from([None, *RemedyKind]))
 def test_no_history_makes_a_rung_exceed_its_bound(tries, kind, start) -> None:
     mine = [t.model_copy(update={"kind": kind}) for t in tries]

@@ -22,6 +22,7 @@ from provisioner.control.fabric import FabricSessions
 from provisioner.control.isolating import Fabrics, keeper_of, tenancy_of
 from provisioner.control.observer import Observer
 from provisioner.control.outbox import Outbox
+from provisioner.control.overload import Overload
 from provisioner.control.performer import Performer
 from provisioner.control.reconciler import Reconciler
 from provisioner.control.release_watch import ReleaseWatch
@@ -61,6 +62,7 @@ from provisioner.ports.tickets import TicketSystem
 from provisioner.ports.webhooks import WebhookBook, WebhookPosts
 from provisioner.settings import Settings
 from provisioner.store.signing import Signer
+from provisioner.wall_clock import WallClock
 
 log = logging.getLogger(__name__)
 
@@ -147,13 +149,15 @@ class Daemon:
             parts.store, parts.clock, parts.settings, self.observer, self.performer
         )
         self.engine = _engine(parts, self.reconciler)
-        self.watcher = _watcher(parts, reach, self.engine)
+        self.overload = Overload(parts.store, parts.clock)
+        self.watcher = _watcher(parts, reach, self.engine, self.overload)
         self.scheduler = Scheduler(
             parts.store,
             parts.clock,
             parts.settings,
             self.engine.submit,
             None if self.watcher is None else self.watcher.keeper.held,
+            self.overload.may_begin,
         )
         self.release_watch = ReleaseWatch(
             parts.store,
@@ -169,10 +173,13 @@ class Daemon:
         )
         self.campaigns = _campaigns(parts)
         self._ticking: list[asyncio.Task[None]] = []
+        self._measuring: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Take up what was left, then look for work for ever."""
         await self.engine.start()
+        if isinstance(self.parts.clock, WallClock):  # in virtual time there is no load to measure
+            self._measuring = asyncio.create_task(self.overload.run(), name="overload")
         if self.parts.shared is None:
             self._lead()
         else:
@@ -217,9 +224,10 @@ class Daemon:
 
         What was handed in as parts is closed by whoever opened it.
         """
-        for task in self._ticking:
+        ending = [*self._ticking, *([self._measuring] if self._measuring else [])]
+        for task in ending:
             task.cancel()
-        await asyncio.gather(*self._ticking, return_exceptions=True)
+        await asyncio.gather(*ending, return_exceptions=True)
         await self.engine.stop()
         await self.fabric.stop()
         await self.tenancy.close()
@@ -256,10 +264,11 @@ def _engine(parts: Parts, reconciler: Reconciler) -> Engine:
     return DbosEngine(*given, *parts.shared)
 
 
-def _watcher(parts: Parts, reach: Reach, engine: Engine) -> Watcher | None:
+def _watcher(parts: Parts, reach: Reach, engine: Engine, overload: Overload) -> Watcher | None:
     if parts.watch is None:
         return None
-    return Watcher(parts.watch, parts.store, parts.clock, parts.settings, reach, engine.submit)
+    given = (parts.store, parts.clock, parts.settings, reach, engine.submit)
+    return Watcher(parts.watch, *given, overload.may_watch)
 
 
 def _outbox(parts: Parts, to: tuple[WebhookBook, WebhookPosts], watcher: Watcher | None) -> Outbox:

@@ -10,10 +10,12 @@ from pydantic import Field
 from provisioner.api.problem import missing
 from provisioner.api.route import ANYBODY, VIEWERS, Ask, Reply, Route
 from provisioner.checks import ALL as CHECKS
+from provisioner.control.overload import measured
 from provisioner.model.access import Caller, Role
 from provisioner.model.base import Record
 from provisioner.model.matrix import Pin, Release, Requirement
 from provisioner.planning.diff import ProfileDiff, diff
+from provisioner.planning.overload import Strain, level, strains
 from provisioner.planning.review import Readiness, readiness
 
 
@@ -100,6 +102,13 @@ class Me(Record):
     roles: tuple[Role, ...]
     tenant: str
     via: str
+
+
+class Health(Record):
+    """What strains the process that answers, and what it leaves off because of it."""
+
+    level: str = Field(description="CALM; STRAINED: routine looks wait; SEVERE: new work waits.")
+    strained_by: tuple[Strain, ...]
 
 
 async def list_releases(ask: Ask) -> Reply:
@@ -214,6 +223,15 @@ async def me(ask: Ask) -> Reply:
     return Reply(told)
 
 
+async def health(ask: Ask) -> Reply:
+    """Measured now. The loop's lag is that of one pass."""
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    await asyncio.sleep(0)
+    found = strains(measured(ask.parts.store, loop.time() - began))
+    return Reply(Health(level=level(found).name, strained_by=found))
+
+
 ROUTES = (
     Route("GET", "/releases", "list_releases", "releases",
           "Releases of the matrix that is in force.", VIEWERS, list_releases, {200: ReleaseList}),
@@ -228,5 +246,7 @@ ROUTES = (
     Route("GET", "/artifacts", "list_artifacts", "artifacts",
           "Files that the matrix names, and whether they are there.", VIEWERS, list_artifacts,
           {200: ArtifactList}),
+    Route("GET", "/health", "show_health", "access",
+          "Whether the daemon is overloaded, and by what.", ANYBODY, health, {200: Health}),
     Route("GET", "/me", "show_me", "access", "Who I am, as my token says.", ANYBODY, me, {200: Me}),
 )  # fmt: skip

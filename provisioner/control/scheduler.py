@@ -64,12 +64,14 @@ class Scheduler:
         settings: Settings,
         submit: Callable[[str], Awaitable[None]],
         held: Callable[[], Awaitable[frozenset[str]]] | None = None,
+        may_begin: Callable[[Node], bool] = lambda _: True,
     ) -> None:
         self._store = store
         self._clock = clock
         self._settings = settings
         self._submit = submit
         self._held = held  # nodes that alerts keep from tenants; None: there is no watch
+        self._may_begin = may_begin  # an overloaded daemon begins little
         self._looked: dict[str, float] = {}
 
     async def run(self) -> None:
@@ -85,7 +87,7 @@ class Scheduler:
         nodes = await self._allocate(nodes, await self._store.tenants(), now)
         busy = {o.node for o in await self._store.active_operations()}
         for node in nodes:
-            if node.id in busy:
+            if node.id in busy or not self._may_begin(node):
                 continue
             ready = remedy(node, self._settings, now)
             if ready is not None:

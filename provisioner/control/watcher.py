@@ -70,8 +70,10 @@ class Watcher:
         settings: Settings,
         reach: Reach,
         submit: Callable[[str], Awaitable[None]],
+        may_watch: Callable[[], bool] = lambda: True,
     ) -> None:
         self._store, self._clock, self._settings = store, clock, settings
+        self.may_watch = may_watch  # an overloaded daemon puts routine looks off
         self.keeper = AlertKeeper(parts.book, store, clock, submit)
         self.eyes = OutOfBand(reach, clock, settings.watch_requests_per_s)
         self.feeds = EventFeeds(
@@ -128,9 +130,10 @@ class Watcher:
             if name in self._turns:
                 self._turns[name].glance_at = min(self._turns[name].glance_at, now)
         self.feeds.broke.clear()
-        self._begin(self._looking, LOOKS_MAX, lambda t: t.glance_at, self._look, now)
-        self._begin(self._sweeping, SWEEPS_MAX, lambda t: t.sweep_at, self._sweep, now)
-        self.leaves.round(nodes, self._nodes)
+        if self.may_watch():
+            self._begin(self._looking, LOOKS_MAX, lambda t: t.glance_at, self._look, now)
+            self._begin(self._sweeping, SWEEPS_MAX, lambda t: t.sweep_at, self._sweep, now)
+            self.leaves.round(nodes, self._nodes)
         for name, found in self.ports.standing(now).items():
             if name in nodes:
                 await self.keeper.level(name, {"watch.ports": found})
@@ -176,6 +179,10 @@ class Watcher:
     def _counted(self, report: PortReport) -> None:
         if report.node in self._nodes:  # else it left while its leaf was asked
             self.ports.take(report)
+
+    def watched(self) -> list[tuple[Node, dict[str, float]]]:
+        """Nodes that are watched now, and when each of their BMCs was last heard of."""
+        return [(n, self._turns[n.id].heard) for n in self._nodes.values() if n.id in self._turns]
 
     def _first(self, node: Node, now: float) -> _Turns:
         """Spread over the whole interval by the node's name, so that no start is a storm."""

@@ -67,6 +67,12 @@ def _bare(connection: Connection) -> sqlite3.Connection:
     return bare
 
 
+def directory_of(engine: Engine) -> Path | None:
+    """Where the database's file is; None for one in memory, or on a server."""
+    file = engine.url.database if engine.dialect.name == "sqlite" else None
+    return Path(file).parent if file else None
+
+
 def write_connection(engine: Engine) -> Callable[[], Connection]:
     """Makes the one connection that writes: it takes the write lock at BEGIN, not halfway."""
     return lambda: engine.connect().execution_options(provisioner_begin="BEGIN IMMEDIATE")

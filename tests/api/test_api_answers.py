@@ -257,3 +257,13 @@ def test_no_token_is_logged(caplog):
         assert all(token not in journal for token in served.tokens.values())
 
     run(scenario)
+
+
+def test_health_tells_whether_the_daemon_is_overloaded_and_by_what():
+    async def scenario(served: Served) -> None:
+        status, told = await served.ask("viewer", "GET", "/health")
+        assert status == 200
+        assert told["level"] in ("CALM", "STRAINED", "SEVERE")
+        assert (told["level"] == "CALM") == (told["strained_by"] == [])
+
+    run(scenario)

@@ -25,6 +25,7 @@ from rig import World
 from test_erasure_crashes import wrongs
 from test_journeys import HOUR_S, misdeeds
 
+from provisioner.execution import leaf_turns
 from provisioner.model.node import Node, State
 from provisioner.model.tenant import Tenant
 from provisioner.planning.requests import reclaim
@@ -143,6 +144,7 @@ class Journey:
         loop = asyncio.get_running_loop()
         if self.fork.here(place):
             asyncio._set_running_loop(loop)  # asyncio forgets it in a forked process
+            leaf_turns._turns.clear()  # what the process that died had in its memory
             self.lives.met = None
             self.lives.now += 1
             self.dead.set()

@@ -45,6 +45,11 @@ class Cluster:
         """Our executor's id: new at every start."""
         return self._seat.id
 
+    @property
+    def lease_s(self) -> float:
+        """After so long a silence a daemon is dead."""
+        return self._seat.lease_s
+
     async def start(self) -> None:
         """Sit down, and stay seated until `stop`. Raises `psycopg.Error` if that is refused."""
         await self._in_thread(self._seat.take)

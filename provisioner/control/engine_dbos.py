@@ -35,7 +35,7 @@ WORKFLOW = "operation"
 VERSION = "1"
 QUEUE_POLL_S = 0.5
 ADOPT_S = 1.0  # between two looks for dead daemons
-SWEEP_S = 30.0  # an operation is missed twice before it is submitted anew
+SWEEP_LEASES = 3.0  # between two sweeps; one that is missed twice is submitted anew
 KEEP_S = 86_400.0  # finished workflows, for people who look with DBOS' own tools
 POOL = 4  # connections: DBOS' own statements, some 2 ms each
 LISTED_MAX = 10_000
@@ -173,7 +173,7 @@ class DbosEngine:
                 await self._in_thread(partial(_enqueue, again, operation_id))
             self._missed = missed
             await self._in_thread(_forget)
-            await asyncio.sleep(SWEEP_S)
+            await asyncio.sleep(SWEEP_LEASES * self._cluster.lease_s)
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)

@@ -13,8 +13,8 @@ from postgres_server import PASSWORD
 from provisioner.model.input_error import InputError
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.ports import StoreFailed
-from provisioner.store import open_store, postgres
+from provisioner.ports import Secret, StoreFailed
+from provisioner.store import Vault, open_signer, open_store, postgres, prepare_key
 from provisioner.store.metric_rows import read_fleet
 from provisioner.store.schema import metadata
 
@@ -166,3 +166,47 @@ def test_figures_of_the_fleet_are_counted_alike_by_both_databases(run):
     assert fleet.blocked == {"drift": 1}
     assert [(s.nodes, s.longest_s, s.over_limit) for s in fleet.states] == [(3, 10.0, 3)]
     assert fleet.late == (("n0", "discovered", 5.0), ("n1", "discovered", 5.0))
+
+
+def test_a_dump_without_the_queues_tables_holds_everything_that_is_true(server, database, tmp_path):
+    """The commands of docs/high-availability.md; journal, secrets and the signing key are whole."""
+    running, _ = server
+    dump = running.folder / "provisioner.dump"
+
+    async def write():
+        store = open_store(database)
+        key = await prepare_key(store, tmp_path, {})
+        signer = await open_signer(store, key, 1.0)
+        await Vault(store, key).put("n1/bmc", "root", Secret("hunter2"))
+        await store.add_node(Node(id="n1", kind=NodeKind.HOST))
+        await store.open_operation("n1", "journey", 1.0)
+        for number in range(20):
+            await store.journal("x", "n1", {"number": number}, 1.0)
+        check = await store.verify_journal()
+        await store.close()
+        return signer.key_id, check
+
+    async def read(url):
+        store = open_store(url)
+        key = await prepare_key(store, tmp_path, {})
+        kept = await Vault(store, key).current("n1/bmc")
+        signer = await open_signer(store, key, 2.0)
+        check = await store.verify_journal()
+        active = [o.id for o in await store.active_operations()]
+        await store.journal("after", "", {}, 2.0)  # and goes on
+        await store.close()
+        return signer.key_id, check, active, kept
+
+    signed, head = asyncio.run(write())
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("CREATE SCHEMA dbos")
+        connection.execute("CREATE TABLE dbos.workflow_status (id integer)")
+    running.client("pg_dump", "-Fc", "--exclude-schema=dbos", f"--file={dump}", "one")
+    restored = running.make()
+    running.client("pg_restore", "--exit-on-error", f"--dbname={restored}", str(dump))
+    found = asyncio.run(read(running.url(restored)))
+
+    assert found == (signed, head, ["n1#1"], ("root", Secret("hunter2")))
+    with psycopg.connect(running.url(restored)) as connection:
+        queues = connection.execute("SELECT to_regclass('dbos.workflow_status')").fetchone()
+    assert queues == (None,)

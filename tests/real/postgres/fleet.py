@@ -144,8 +144,8 @@ class Fleet:
         )
 
     def _counted(self, query: str) -> Counter[str]:
-        there = "SELECT count(*) FROM pg_tables WHERE schemaname = 'dbos'"
-        if self.server.sql(self.database, there) == ["0"]:
+        there = "SELECT to_regclass('dbos.workflow_status') IS NOT NULL"
+        if self.server.sql(self.database, there) != ["t"]:
             return Counter()  # no daemon was there yet
         rows = [line.split("|") for line in self.server.sql(self.database, query)]
         return Counter({executor: int(count) for executor, count in rows if executor})

@@ -7,7 +7,7 @@ node in maintenance that can be asked to try; what is planted is planted in the 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Set
 from typing import Any
 
 from leaf_rig import Rig
@@ -24,6 +24,8 @@ from provisioner.sim.switch import Switch
 
 NODE, PEER, STRANGER, CANARY = "su0-n00", "su0-n01", "su0-n02", "su0-n03"
 LEAF, OTHER_LEAF = "leaf-su0-r3", "leaf-su0-r5"
+RAILS = frozenset(range(8))
+FEW = frozenset({3, 5, 7})  # of two leaves with a name here and the last: enough for any one fault
 SERVER = "10.200.0.1"  # a storage server
 RED_CANARY = "10.201.0.1"  # a host of the site's own in RED, that serves RDMA
 ROUTER = "192.0.2.1"  # of the outside, at LEAF
@@ -63,10 +65,11 @@ BLUE = Tenant(name="blue", vrf="BLUE", number=1, l3vni=5002)
 
 
 class Bench:
-    """A site, the releases of it, and hands on every switch."""
+    """A site, the releases of it, and hands on every switch. `rails`: those that are cabled."""
 
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self, rails: Set[int] = RAILS, **settings: Any) -> None:
         self.rig = Rig(nodes=4, **{**SETTINGS, **settings})
+        self._rails = rails
         self.switches = self.rig.site.switches
         rechecks = Rechecks(self.rig.effects, self.rig.store, MATRIX)
         self.releases = Releases(self.rig.effects, self.rig.store, self.rig.tenancy, rechecks)
@@ -121,13 +124,15 @@ class Bench:
 
     async def _stand(self, name: str, vrf: str, state: State, tenant: str) -> None:
         node = self.rig.nodes[name]
-        for port in node.ports:
+        cabled = tuple(p for p in node.ports if p.rail in self._rails)
+        for port in cabled:
             for tree in trees(self.switches[port.switch]):
                 entry = tree["interface"][port.interface]
                 entry["ip"]["vrf"] = vrf
                 entry["acl"] = {"HOSTS": {"inbound": {}, "outbound": {}}}
         place = Placement.MAINTENANCE if vrf == "MAINT" else Placement.CUSTOMER
-        changes = {"placement": place, "vrf": vrf, "state": state, "tenant": tenant}
+        changes: dict[str, Any] = {"ports": cabled, "placement": place, "vrf": vrf}
+        changes |= {"state": state, "tenant": tenant}
         changes |= {"release": "r", "profile": "p"}
         await self._parts(name)
         self.rig.nodes[name] = await self.rig.store.save_node(node.model_copy(update=changes))
@@ -215,11 +220,13 @@ def imports(tree: dict[str, Any], vrf: str, other: str) -> None:
     listed.setdefault("list", {})[other] = {}
 
 
-def play(scenario: Callable[[Bench], Awaitable[Any]], **settings: Any) -> Any:
+def play(
+    scenario: Callable[[Bench], Awaitable[Any]], rails: Set[int] = RAILS, **settings: Any
+) -> Any:
     """Run a scenario on a fresh site."""
 
     async def main() -> Any:
-        bench = await Bench(**settings).open()
+        bench = await Bench(rails, **settings).open()
         try:
             return await scenario(bench)
         finally:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from release_rig import MATRIX, NODE, Bench, bad, play, trees
+from release_rig import FEW, MATRIX, NODE, Bench, bad, play, trees
 
 from provisioner.execution.release_recheck import Rechecks
 from provisioner.execution.release_sequence import Releases
@@ -58,7 +58,7 @@ def test_a_leaf_elsewhere_keeps_the_node_back(
         plant(bench.switches[FAR])
         return await bench.release()
 
-    outcome = play(scenario)
+    outcome = play(scenario, FEW)
 
     assert {r.subject for r in bad(outcome) if r.check is check} == {FAR}
     assert outcome.blockers
@@ -70,7 +70,7 @@ def test_a_leaf_elsewhere_that_does_not_answer_is_no_proof() -> None:
         bench.rig.site.nvue[FAR].reachable = lambda: False
         return await bench.release()
 
-    outcome = play(scenario)
+    outcome = play(scenario, FEW)
 
     assert {(r.subject, r.verdict) for r in bad(outcome)} == {(FAR, Verdict.UNKNOWN)}
 
@@ -88,7 +88,7 @@ def test_the_address_plan_says_which_route_target_a_tenant_has() -> None:
         bench.releases = Releases(rig.effects, rig.store, rig.tenancy, rechecks)
         return await bench.release()
 
-    wrong = [r for r in bad(play(scenario)) if r.check is GateCheck.TARGETS]
+    wrong = [r for r in bad(play(scenario, FEW)) if r.check is GateCheck.TARGETS]
 
     assert wrong
     assert {r.seen for r in wrong} <= {

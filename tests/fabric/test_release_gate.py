@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from release_faults import FAULTS
-from release_rig import LEAF, NODE, OTHER_LEAF, Bench, bad, play
+from release_rig import FEW, LEAF, NODE, OTHER_LEAF, Bench, bad, play
 
 from provisioner.model.release import GateCheck, Verdict
 from provisioner.planning.release_gate import blockers
@@ -27,7 +27,7 @@ def test_the_gate_catches(fault: str) -> None:
         plant(bench)
         return await bench.release()
 
-    outcome = play(scenario)
+    outcome = play(scenario, FEW)
 
     named = {(r.check.value, r.verdict.value) for r in bad(outcome)}
     assert (check, "fail") in named
@@ -54,7 +54,7 @@ def test_a_host_that_cannot_be_asked_is_no_proof_of_silence() -> None:
         bench.rig.site.machines["su0-n00"].host.phase = "off"
         return await bench.release()
 
-    outcome = play(scenario)
+    outcome = play(scenario, FEW)
 
     probes = [r for r in bad(outcome) if r.check.value in ("reaches", "shut_out")]
     assert probes
@@ -69,7 +69,7 @@ def test_a_leaf_that_falls_silent_is_unknown_and_that_is_a_no() -> None:
         bench.when_probed(silent)
         return await bench.release()
 
-    outcome = play(scenario)
+    outcome = play(scenario, FEW)
 
     assert {(r.subject, r.verdict) for r in bad(outcome)} == {(LEAF, Verdict.UNKNOWN)}
     assert outcome.blockers
@@ -82,7 +82,7 @@ def test_what_takes_a_moment_to_follow_is_waited_for() -> None:
         bench.rig.site.schedule.at(later, lambda _at: bench.leaf.leaks.clear())
         return await bench.release()
 
-    assert play(scenario, release_settle_s=60.0).blockers == ()
+    assert play(scenario, FEW, release_settle_s=60.0).blockers == ()
 
 
 @pytest.mark.parametrize(("state", "fault"), [("invalid", "apply_fails"), ("stuck", "apply_hangs")])
@@ -91,7 +91,7 @@ def test_a_revision_that_does_not_become_applied_ends_the_release(state: str, fa
         bench.leaf.faults.add(fault)
         return await bench.release()
 
-    outcome = play(scenario, switch_apply_limit_s=10.0)
+    outcome = play(scenario, FEW, switch_apply_limit_s=10.0)
 
     assert [b.reason.value for b in outcome.blockers] == ["switch_refused"], state
     assert outcome.rows == ()
@@ -102,6 +102,6 @@ def test_a_configuration_that_is_not_kept_ends_the_release() -> None:
         bench.leaf.faults.add("save_lost")
         return await bench.release()
 
-    outcome = play(scenario, switch_apply_limit_s=10.0)
+    outcome = play(scenario, FEW, switch_apply_limit_s=10.0)
 
     assert "startup differs from applied" in outcome.blockers[0].detail

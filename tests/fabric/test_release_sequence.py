@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from release_rig import LEAF, Bench, play, trees
+from release_rig import FEW, LEAF, Bench, play, trees
 
 from provisioner.control.release_watch import ReleaseWatch
 from provisioner.execution.release_sequence import proved
@@ -134,8 +134,8 @@ def test_a_port_that_does_not_fall_silent_is_moved_after_a_while_all_the_same() 
         outcome = await bench.releases.reclaim(_released(bench))
         return outcome, bench.rig.clock.now() - began, bench.rig.truth("su0-n00")
 
-    quick = play(lambda b: _timed(b))
-    outcome, took, truth = play(scenario, reclaim_idle_s=100.0)
+    quick = play(lambda b: _timed(b), FEW)
+    outcome, took, truth = play(scenario, FEW, reclaim_idle_s=100.0)
 
     assert (outcome.blockers, truth) == ((), {"MAINT"})
     assert took > quick + 60.0
@@ -202,7 +202,7 @@ def test_a_port_that_is_found_elsewhere_takes_the_node_back_at_once() -> None:
         for tree in trees(bench.leaf):
             tree["interface"][bench.port]["ip"]["vrf"] = "BLUE"
 
-    node, _, taken = play(lambda b: _watched(b, stray))
+    node, _, taken = play(lambda b: _watched(b, stray), FEW)
 
     assert taken == [True]
     assert (node.state, node.placement) == (State.DRAINING, Placement.MIXED)
@@ -214,7 +214,7 @@ def test_a_leak_in_the_watch_after_a_release_takes_the_node_back_at_once() -> No
     def leak(bench: Bench) -> None:
         bench.leaf.leaks[bench.prefix] = "BLUE"
 
-    node, _, taken = play(lambda b: _watched(b, leak))
+    node, _, taken = play(lambda b: _watched(b, leak), FEW)
 
     assert taken == [True]
     assert GateCheck.REMAINDER.value in node.note
@@ -224,7 +224,7 @@ def test_another_fault_takes_it_back_only_if_it_stands() -> None:
     def lossy(bench: Bench) -> None:
         bench.leaf.planted.qos["mode"] = "lossy"
 
-    node, _, taken = play(lambda b: _watched(b, lossy))
+    node, _, taken = play(lambda b: _watched(b, lossy), FEW)
 
     assert taken == [False, True]
     assert node.placement is Placement.CUSTOMER  # known: it is denied first, then moved
@@ -234,6 +234,6 @@ def test_a_leaf_that_is_silent_takes_nobody_back() -> None:
     def silent(bench: Bench) -> None:
         bench.rig.site.nvue[LEAF].reachable = lambda: False
 
-    _, _, taken = play(lambda b: _watched(b, silent))
+    _, _, taken = play(lambda b: _watched(b, silent), FEW)
 
     assert taken == [False, False]

@@ -11,7 +11,7 @@ from chromium import Looker, chromium
 from console_site import Site
 from playwright.sync_api import Browser
 
-# "package": Playwright's loop is gone before other folders' tests run loops of their own
+# the browser is a module's: Playwright's loop is gone before other tests run loops of their own
 
 
 @pytest.fixture(scope="package")
@@ -20,7 +20,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         yield served
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     if shutil.which("chromium") is None:
         pytest.skip("there is no Chromium: apt-get install chromium")

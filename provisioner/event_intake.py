@@ -13,9 +13,10 @@ import json
 import logging
 import secrets
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -33,6 +34,7 @@ from provisioner.planning.pushed_nodes import Directory
 from provisioner.ports import Clock, EventStreams, Secret
 from provisioner.store.alert_rows import AlertRows
 from provisioner.store.sql_store import SqlStore
+from provisioner.watch_file import kept_status
 
 log = logging.getLogger(__name__)
 
@@ -220,13 +222,17 @@ async def open_watch(
     """
     intake = Intake(senders, store, clock, plan)
 
-    def parts(listener: str) -> WatchParts:
-        return WatchParts(
-            AlertRows(store), lambda: secrets.token_urlsafe(32), streams, listener, intake.attach
-        )
+    def parts(listener: str, begin: Callable[[Watcher], None]) -> WatchParts:
+        def attach(watcher: Watcher) -> None:
+            intake.attach(watcher)
+            begin(watcher)
+
+        secret = partial(secrets.token_urlsafe, 32)
+        return WatchParts(AlertRows(store), secret, streams, listener, attach)
 
     if not url:
-        yield parts("")
+        async with kept_status(data, clock) as begin:
+            yield parts("", begin)
         return
     host, port = _place(url)
     runner = web.AppRunner(intake.application(), access_log=None)
@@ -242,7 +248,8 @@ async def open_watch(
         bracketed = f"[{host}]" if ":" in host else host
         bound = f"https://{bracketed}:{runner.addresses[0][1]}"
         log.info("events and alerts are taken at %s", bound)
-        yield parts(bound + EVENTS)
+        async with kept_status(data, clock) as begin:
+            yield parts(bound + EVENTS, begin)
     finally:
         await runner.cleanup()
 

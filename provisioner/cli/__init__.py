@@ -41,6 +41,7 @@ from provisioner.cli import (
     sim,
     tenant,
     token,
+    watch,
     webhook,
     xid,
 )
@@ -85,6 +86,7 @@ app.add_typer(pin.app, name="pin")
 app.add_typer(sim.app, name="sim")
 app.add_typer(tenant.app, name="tenant")
 app.add_typer(token.app, name="token")
+app.add_typer(watch.app, name="watch")
 app.add_typer(webhook.app, name="webhook")
 
 

@@ -18,6 +18,7 @@ from provisioner.execution.watch import OutOfBand
 from provisioner.model.alert import Subscription
 from provisioner.model.node import BmcRef, Node
 from provisioner.model.outcome import Blocker
+from provisioner.model.watch import Way
 from provisioner.ports import AlertBook, Clock, EventStreams, PortError
 from provisioner.redfish import subscriptions
 from provisioner.redfish.events import Pushed, pushed
@@ -72,6 +73,7 @@ class EventFeeds:
         self._streams, self._listener = streams, listener
         self._new_secret, self._streams_max = new_secret, streams_max
         self._following: dict[Key, asyncio.Task[None]] = {}
+        self._connected: set[Key] = set()
         self._ours: dict[Key, Subscription] = {}
         self._rates: dict[str, Rate] = {}
         self.broke: set[Key] = set()  # streams that broke since the last round
@@ -84,6 +86,18 @@ class EventFeeds:
     def followed(self) -> int:
         """How many streams are followed now, or tried to be."""
         return len(self._following)
+
+    @property
+    def listens(self) -> bool:
+        """Whether anything can be posted to us."""
+        return bool(self._listener)
+
+    def way(self, node: str, bmc: str) -> Way:
+        """How this BMC's news come to us now."""
+        if (node, bmc) in self._following:
+            return Way.STREAM if (node, bmc) in self._connected else Way.STREAM_BROKEN
+        made = self._ours.get((node, bmc))
+        return Way.SUBSCRIPTION if made is not None and made.path else Way.POLLED
 
     async def attend(self, node: Node, bmc: BmcRef) -> None:
         """See to it that this BMC tells us what happens, in the best way that it offers."""
@@ -163,12 +177,15 @@ class EventFeeds:
                 if isinstance(address, Blocker):
                     return
                 async with self._streams.open(address, path, last_id) as events:
+                    self._connected.add((node.id, bmc.name))
                     async for event_id, document in events:
                         last_id, wait_s = event_id or last_id, BACKOFF_FIRST_S
                         await self._clock.sleep(rate.wait_s(self._clock.now()))
                         await self._receive(node.id, bmc.name, pushed(document))
             except PortError as error:
                 log.info("%s/%s: its event stream broke: %s", node.id, bmc.name, error)
+            finally:
+                self._connected.discard((node.id, bmc.name))
             self.broke.add((node.id, bmc.name))
             await self._clock.sleep(wait_s)
             wait_s = min(wait_s * 2, BACKOFF_MAX_S)

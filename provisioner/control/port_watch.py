@@ -81,6 +81,14 @@ class PortWatch:
         """Nodes of which something is known."""
         return frozenset(node for node, _ in (*self._looks, *self._losses))
 
+    def told(self) -> dict[str, dict[str, float]]:
+        """By node and port, when its newest counters were taken; 0: only its link is known."""
+        found: dict[str, dict[str, float]] = {}
+        for node, port in (*self._losses, *self._looks):
+            looks = self._looks.get((node, port))
+            found.setdefault(node, {})[port] = looks[-1].at if looks else 0.0
+        return found
+
     def standing(self, now: float) -> dict[str, list[Found]]:
         """All that stands, by node; a node without anything is in it too, with nothing."""
         found: dict[str, list[Found]] = {node: [] for node in self.nodes()}

@@ -28,7 +28,7 @@ class Budget:
     """Requests per second for the whole fleet. Those that are urgent come first, always."""
 
     def __init__(self, clock: Clock, per_s: float) -> None:
-        self._clock, self._per_s = clock, per_s
+        self._clock, self.per_s = clock, per_s
         self._left, self._at = 1.0, clock.now()
         self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
         self._asked = 0
@@ -48,11 +48,11 @@ class Budget:
         try:
             while self._waiting:
                 now = self._clock.now()
-                most = max(1.0, BURST_S * self._per_s)
-                self._left = min(most, self._left + (now - self._at) * self._per_s)
+                most = max(1.0, BURST_S * self.per_s)
+                self._left = min(most, self._left + (now - self._at) * self.per_s)
                 self._at = now
                 if self._left < 0.999:  # sums of fractions fall short of one by a hair
-                    await self._clock.sleep((1.0 - self._left) / self._per_s)
+                    await self._clock.sleep((1.0 - self._left) / self.per_s)
                     continue
                 _, _, turn = heapq.heappop(self._waiting)
                 if not turn.done():  # whoever waited may be gone
@@ -169,9 +169,9 @@ class OutOfBand:
             return tuple(found)
         return tuple(found)
 
-    def reporting(self, node: str) -> int:
-        """How many metric reports of a node are polled."""
-        return sum(len(paths) for (name, _), paths in self._reports.items() if name == node)
+    def reporting(self, node: str, url: str) -> int:
+        """How many metric reports of one of a node's BMCs are polled."""
+        return len(self._reports.get((node, url), ()))
 
     def forget(self, node: str) -> None:
         """A node that serves no more: its BMCs may be others when it comes back."""

@@ -1,0 +1,110 @@
+"""`provisioner watch status`: what the watch does is told as it is, also where it does nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from pathlib import Path
+
+import pytest
+import virtual_time
+from serving import HOST, Serving, world
+from typer.testing import CliRunner
+
+from provisioner.cli import app
+from provisioner.control.port_watch import PortReport
+from provisioner.control.watch_standing import standing
+from provisioner.model.watch import WatchStatus, Way
+from provisioner.opening import open_data
+from provisioner.planning.watch_rules import Counters
+from provisioner.watch_file import STATUS_FILE, kept_status, read_status, write_status
+
+
+def shown(data: Path, *words: str) -> tuple[int, str]:
+    done = CliRunner().invoke(app, ["watch", "status", *words, "--data", str(data)])
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+    return done.exit_code, done.output
+
+
+@pytest.fixture(scope="module")
+def looks(tmp_path_factory: pytest.TempPathFactory) -> list[WatchStatus]:
+    """A watch with streams; then one stream is broken, and somebody pushes counters."""
+
+    async def main() -> list[WatchStatus]:
+        folder = tmp_path_factory.mktemp("site")
+        serving = Serving(world(folder, watch_s=300.0))
+        await serving.release()
+        clock = serving.world.clock
+        try:
+            await serving.start()
+            begun = standing(serving.watcher, clock.now())
+            async with kept_status(folder, clock) as begin:
+                begin(serving.watcher)
+                await clock.sleep(700.0)
+                well, _ = read_status(folder)
+            assert list(folder.glob("watch*")) == []  # nobody tells it any more
+            counters = Counters(at=clock.now(), values={"rx_packets": 1})
+            report = PortReport(node=HOST, port="rail3", counters=counters, at=clock.now())
+            await serving.watcher.count([report])
+            serving.streams.break_off(serving.url())
+            await clock.sleep(1.0)
+            return [begun, well, standing(serving.watcher, clock.now())]
+        finally:
+            await serving.stop()
+            await serving.world.store.close()
+
+    return virtual_time.run(main())
+
+
+def ways(status: WatchStatus) -> dict[str, Way]:
+    return {b.bmc: b.way for b in status.nodes[0].bmcs}
+
+
+def test_the_ways_of_each_bmc_are_told_as_they_are(looks: list[WatchStatus]) -> None:
+    begun, well, broken = looks
+
+    assert begun.nodes == ()  # nothing was looked at yet, and that is said
+    assert set(ways(well).values()) == {Way.STREAM}
+    assert ways(broken)["host"] is Way.STREAM_BROKEN
+    (node,) = well.nodes
+    assert all(0 < b.heard_at <= well.at for b in node.bmcs)
+    assert well.at - node.looked_at <= 300.0
+    assert sum(b.reports for b in node.bmcs) > 0
+    assert (node.counted, node.ports) == (8, 8)
+    assert node.counters_at == 0.0
+    assert broken.nodes[0].counters_at > 0.0
+    assert not well.listener
+
+
+async def _empty(data: Path) -> None:
+    async with open_data(data, 1.0):
+        pass
+
+
+def test_what_nobody_tells_is_said_and_so_is_silence(
+    looks: list[WatchStatus], tmp_path: Path
+) -> None:
+    virtual_time.run(_empty(tmp_path))
+    write_status(tmp_path / STATUS_FILE, looks[1])
+
+    code, text = shown(tmp_path)
+    _, one = shown(tmp_path, HOST)
+    _, document = shown(tmp_path, "--json")
+
+    assert code == 0
+    assert "nothing of QueueStuck, Rocet.*" in text
+    assert "no --events-url" in text
+    assert "nobody tells: QueueStuck, Rocet.*" in one
+    assert "LinkFlap" not in one
+    assert json.loads(document)["nodes"][0]["lacking"] == [
+        "QueueStuck, Rocet.*: no counters are pushed"
+    ]
+
+    # a daemon that tells nothing any more is no good watch
+    assert stat.S_IMODE((tmp_path / STATUS_FILE).stat().st_mode) == 0o600
+    os.utime(tmp_path / STATUS_FILE, (1.0, 1.0))
+    code, text = shown(tmp_path, "--json")
+    assert code == 1
+    assert "told nothing for" in text
+    assert json.loads(text.splitlines()[0])["stale"] is True

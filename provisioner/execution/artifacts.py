@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import os
+import stat as stat_bits
 from pathlib import Path
 
 from aiohttp import web
@@ -14,6 +16,7 @@ from aiohttp import web
 from provisioner.model.outcome import Blocker, Reason
 
 CHUNK_BYTES = 1024 * 1024
+Verified = tuple[str, int, int, int]  # a file's name, inode, size and time of its last change
 
 
 class Artifacts:
@@ -22,8 +25,8 @@ class Artifacts:
     def __init__(self, directory: Path, url: str = "") -> None:
         self.directory = directory
         self.url = url.rstrip("/")
-        self._verified: dict[tuple[str, int, int, int], str] = {}
-        self._served: set[str] = set()
+        self._verified: dict[Verified, str] = {}
+        self._served: dict[str, Verified] = {}
 
     async def resolve(self, name: str, sha256: str) -> Path | Blocker:
         """The verified file, or why it may not be used. The digest is computed once per file."""
@@ -35,14 +38,14 @@ class Artifacts:
                 unblock="Add `artifact` and `sha256` to the edge or pin (an overlay will do).",
             )
         path = self.directory / name
-        if Path(name).name != name or not path.is_file():
+        stat = _file_stat(path) if Path(name).name == name else None
+        if stat is None:
             return Blocker(
                 reason=Reason.MISSING_ARTIFACT,
                 subject=name,
                 detail=f"no such file in {self.directory}",
                 unblock="Download it from the vendor and put it into the artifact directory.",
             )
-        stat = path.stat()
         key = (name, stat.st_ino, stat.st_size, stat.st_mtime_ns)
         if key not in self._verified:
             self._verified[key] = await asyncio.to_thread(_sha256, path)
@@ -53,7 +56,7 @@ class Artifacts:
                 detail=f"its SHA-256 is {self._verified[key]}, the matrix pins {sha256}",
                 unblock="Download it again; if it is right, correct the digest in the matrix.",
             )
-        self._served.add(name)
+        self._served[name] = key
         return path
 
     def pull_url(self, name: str) -> str:
@@ -69,9 +72,21 @@ class Artifacts:
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
         name = request.match_info["name"]
-        if name not in self._served:
+        path, verified = self.directory / name, self._served.get(name)
+        stat = None if verified is None else _file_stat(path)
+        # exchanged since it was verified: it is offered again when somebody has resolved it again
+        if stat is None or verified != (name, stat.st_ino, stat.st_size, stat.st_mtime_ns):
             raise web.HTTPNotFound
-        return web.FileResponse(self.directory / name)
+        return web.FileResponse(path)
+
+
+def _file_stat(path: Path) -> os.stat_result | None:
+    """Of a file; None if it is none, or cannot be one: a name with a NUL, or of 5,000 letters."""
+    try:
+        found = path.stat()
+    except (OSError, ValueError):
+        return None
+    return found if stat_bits.S_ISREG(found.st_mode) else None
 
 
 def _sha256(path: Path) -> str:

@@ -25,6 +25,7 @@ def keep_clock(directory: Path, clock: WallClock) -> None:
         file.unlink(missing_ok=True)
         return
     new = directory / f"{CLOCK_FILE}.new"
+    new.touch(mode=0o600)
     new.write_text(json.dumps({"speed": clock.speed, "epoch": clock.epoch}), encoding="utf-8")
     new.replace(file)
 

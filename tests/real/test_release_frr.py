@@ -16,10 +16,12 @@ from frr_world import World, opened
 from provisioner.execution.release_sequence import Releases
 from provisioner.model.node import Placement
 from provisioner.model.release import Verdict
+from provisioner.planning.tenants import Request
 
 pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not())
 
 RED, BLUE, MAINT = "red", "blue", ""
+BLUE_VRF = "BLUE"
 A, B, C, D = range(4)  # nodes
 RAILS = (0, 1)
 
@@ -117,6 +119,46 @@ def test_connections_stay_within_the_tenant_and_a_later_leak_is_seen(site: FrrSi
     assert larger == [False] * 4
     assert [row for row in well if row.bad] == []
     assert PLANTS[0].check in {row.check.value for row in leaking if row.bad}
+
+
+def test_a_node_that_a_tenant_gives_back_reaches_it_no_more_and_a_deleted_vrf_is_gone(
+    site: FrrSite,
+) -> None:
+    async def scenario(world: World) -> Any:
+        keeper, a, b = world.keeper, site.nodes[A], site.nodes[B]
+        assert (await keeper.change(Request(name=BLUE, nodes=2))).blockers == ()
+        assert list(await asyncio.gather(world.release(A, BLUE), world.release(B, BLUE))) == [
+            (),
+            (),
+        ]
+        together = reaches(site, {A: BLUE, B: BLUE, C: MAINT})
+        early = await keeper.delete(BLUE)
+        shrunk = await keeper.shrink(BLUE, 1, [a])
+        taken = await world.fence(A)
+        apart = reaches(site, {A: MAINT, B: BLUE, C: MAINT})
+        last = await keeper.shrink(BLUE, 0)
+        told = (early, shrunk, last, taken, await world.fence(B))
+        assert [n.id for n in last.nodes] == [b]
+        there = [BLUE_VRF in site.leaf(r).vrfs() for r in RAILS]
+        deleted = await keeper.delete(BLUE)
+        left = [BLUE_VRF in (*site.leaf(r).vrfs(), *api.startup["vrf"]) for r, api in leaves(site)]
+        return told, together, apart, there, deleted, left, await world.store.tenants()
+
+    told, together, apart, there, deleted, left, tenants = play(site, scenario)
+
+    early, shrunk, last, *taken = told
+    assert [b.subject for b in early.blockers] == [BLUE]  # it has nodes yet
+    assert shrunk.blockers == last.blockers == deleted.blockers == ()
+    assert taken == [(), ()]
+    assert together[0] == together[1]
+    assert apart[0] == apart[1]
+    assert (there, left) == ([True, True], [False, False])
+    assert [t.name for t in tenants] == [RED]
+
+
+def leaves(site: FrrSite) -> Any:
+    """The rail of each leaf, and its API."""
+    return enumerate(site.leaf_apis())
 
 
 CROSSED = [(0, 0), (0, 1), (1, 0), (1, 1)]  # also from one leaf to the other: through the overlay

@@ -81,7 +81,7 @@ def at_missing(
 ) -> tuple[Fault, ...]:
     """A fault that only counts GPUs ("7 of 8 GPUs", at the host) stands at each that is not there.
 
-    Its words may tell the missing serials; once the inventory is read anew nobody does: the slots
+    One of them may tell the missing serials; once the inventory is read anew nobody does: the slots
     that are empty since the case was opened are it, or else the gap in the numbers of the slots.
     Where none of them is exactly as many as are missing, the fault stays where it is: a slot is not
     guessed.
@@ -91,6 +91,14 @@ def at_missing(
     serials = {serial: slot for _, slot, serial, _ in gone if serial}
     serials |= {d.serial: d.slot for d in devices if d.serial}
     found: list[Fault] = []
+    faults = tuple(faults)
+    told = [
+        serials[word]
+        for fault in faults
+        if _COUNT.search(fault.detail)
+        for word in _WORD.findall(fault.detail)
+        if word in serials
+    ]
     for fault in faults:
         count = _COUNT.search(fault.detail)
         if count is None or fault.source != "check" or fault.part not in ("", "host"):
@@ -98,8 +106,7 @@ def at_missing(
             continue
         wanted = int(count[2])
         missing = max(1, wanted - int(count[1]))
-        told = [serials[word] for word in _WORD.findall(fault.detail) if word in serials]
-        ways = (told, lost, _gaps(inventory, wanted), [fault.part])
+        ways = (list(dict.fromkeys(told)), lost, _gaps(inventory, wanted), [fault.part])
         slots = next((way for way in ways if len(way) == missing), ways[-1])
         found += [fault.model_copy(update={"part": slot}) for slot in slots]
     return tuple(found)

@@ -241,10 +241,13 @@ def test_a_dead_gpu_keeps_name_and_serial_when_the_inventory_was_read_anew() -> 
     first = COUNTED.model_copy(update={"detail": "7 of 8 GPUs; missing serial 1654910000005"})
     gone = gone_of(parts_of(before), after)
 
-    seen = [at_missing([first], (), before), at_missing([COUNTED], gone, after)]
+    other = COUNTED.model_copy(update={"id": "unreadable"})  # it counts, and tells no serial
+
+    seen = [at_missing([first, other], (), before), at_missing([COUNTED, other], gone, after)]
     late = diagnose(seen[1], after, gone=gone).suspects[0]
 
-    assert [f.key for faults in seen for f in faults] == ["check:gpu_inventory:GPU_SXM_5"] * 2
+    keys = ["check:gpu_inventory:GPU_SXM_5", "check:unreadable:GPU_SXM_5"]
+    assert [[f.key for f in faults] for faults in seen] == [keys, keys]
     assert (late.part, late.serial, late.part_number) == ("GPU_SXM_5", "1654910000005", "2G520")
     assert of_missing("n", gone)["n/gpu"] == "GPU_SXM_5"
 

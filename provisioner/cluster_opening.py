@@ -26,8 +26,13 @@ LOST = os.EX_TEMPFAIL  # exit code of a daemon that lost its seat: start it agai
 
 
 @asynccontextmanager
-async def open_cluster(database: str, settings: Settings) -> AsyncIterator[Cluster | None]:
-    """Our seat, until the end; None with a file. Raises InputError if the server refuses it."""
+async def open_cluster(
+    database: str, settings: Settings
+) -> AsyncIterator[tuple[Cluster, str] | None]:
+    """Our seat and its database, until the end; None with a file.
+
+    Raises InputError if the server refuses it.
+    """
     if not is_postgres(database):
         yield None
         return
@@ -40,7 +45,7 @@ async def open_cluster(database: str, settings: Settings) -> AsyncIterator[Clust
         where, told = shown(postgres_url(database)), " ".join(str(error).split())
         raise InputError(where, "", f"no place among the daemons: {told}", "Start again.") from None
     try:
-        yield cluster
+        yield cluster, database
     finally:
         await cluster.stop()
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from provisioner.model.input_error import InputError
+from provisioner.ports import Remote
 from provisioner.redfish.discovery import ADDRESSES_MAX, Network
 
 PASSWORD = "PROVISIONER_BMC_PASSWORD"  # noqa: S105 (the name of the variable)
@@ -92,3 +93,10 @@ def check_directory(option: str, directory: Path) -> None:
     if not directory.is_dir():
         problem = "this is no directory" if directory.exists() else "there is no such directory"
         raise InputError(option, str(directory), problem, "Make it, or name another one.")
+
+
+def checked_remote(user: str, key: Path | None, known_hosts: Path | None) -> Remote:
+    """How hosts are logged in to. Raises InputError for a file that is not there."""
+    check_file("--ssh-key", key)
+    check_file("--known-hosts", known_hosts)
+    return Remote(user, key, known_hosts)

@@ -19,7 +19,7 @@ from provisioner.agents_opening import AgentDoor, ServedAgents, serve_agents, si
 from provisioner.artifact_serving import serve_artifacts
 from provisioner.cli.alert_sources import read_senders
 from provisioner.cli.api import served_api
-from provisioner.cli.checked_options import check_ca, check_directory, check_file
+from provisioner.cli.checked_options import check_ca, check_directory, checked_remote
 from provisioner.cli.fabric_options import (
     Limited,
     PlanFile,
@@ -118,13 +118,11 @@ def serve(
     core_dumps.forbid()
     chosen = read_settings(settings, production=False if lab else None, api_port=api_port)
     pinned = read_matrix(matrix or [])
-    playbooks = shipped("ansible/playbooks") if playbooks == PLAYBOOKS else playbooks
-    _check(simulator, playbooks, artifacts, ca_file)
+    playbooks = _checked(simulator, playbooks, artifacts, ca_file)
     door = AgentDoor(agent_host, agent_port, agent_url)
-    remote = _checked_remote(ssh_user, ssh_key, known_hosts)
+    remote = checked_remote(ssh_user, ssh_key, known_hosts)
     access = fabric_access(plan, chosen, ca_file, (ufm, ufm_user, ufm_pin), default_limited)
-    senders = read_senders(alert_sources)
-    database = database_of(data, database)
+    senders, database = read_senders(alert_sources), database_of(data, database)
 
     async def run() -> None:
         site = None if simulator is None else SimulatedRunner(simulator)
@@ -133,7 +131,7 @@ def serve(
             open_telemetry(chosen, clock) as measured,
             _wires(data, chosen, ca_file, measured.telemetry) as (transport, switches, sse),
             open_data(data, clock.now(), database) as opened,
-            open_cluster(database, chosen) as cluster,
+            open_cluster(database, chosen) as shared,
             serve_artifacts(artifacts, artifact_host, artifact_port) as files,
             _agents(site, door, data, opened, clock, chosen, files) as served,
             _hosts(site, playbooks, data, remote, opened, clock, chosen) as hosts,
@@ -145,16 +143,11 @@ def serve(
             parts = _parts(
                 (opened, clock, chosen, pinned, measured.telemetry),
                 (hosts, served, files),
-                transport=transport,
-                switches=RoutedSwitches(switches, SonicTransport(hosts.shell)),
+                (transport, switches),
+                (watch, posts, tickets, shared, fabrics),
                 passwords=None if site else SshPasswords(data / SWITCH_KEYS),
-                fabrics=fabrics,
                 login=login_of(ssh_user, ssh_key),
                 thresholds=read_thresholds(thresholds),
-                watch=watch,
-                webhooks=(WebhookRows(opened.store), posts),
-                tickets=tickets,
-                shared=None if cluster is None else (cluster, database),
             )
             api = served_api(data, opened, clock, access, pinned, artifacts)
             await _until_stopped(parts, data, opened, api, measured)
@@ -171,15 +164,25 @@ def _run_alone(data: Path, run: Callable[[], Coroutine[Any, Any, None]]) -> None
 def _parts(
     kept: tuple[Data, Clock, Settings, Matrix, Telemetry],
     reached: tuple[Hosts, ServedAgents, artifact_files.Artifacts],
+    wires: tuple[RedfishTransport, NvueTransport],
+    told: tuple[Any, ...],  # who is told and asked: watch, webhooks, tickets, peers, fabrics
     **more: Any,
 ) -> Parts:
     """What a daemon is made of: what is kept here, who works in hosts, and the rest by name."""
     (opened, clock, chosen, pinned, telemetry), (hosts, served, files) = kept, reached
+    (transport, switches), (watch, posts, tickets, shared, fabrics) = wires, told
     return Parts(
         store=opened.store,
         credentials=opened.vault,
         clock=clock,
         settings=chosen,
+        transport=transport,
+        switches=RoutedSwitches(switches, SonicTransport(hosts.shell)),
+        watch=watch,
+        webhooks=(WebhookRows(opened.store), posts),
+        tickets=tickets,
+        shared=shared,
+        fabrics=fabrics,
         runner=hosts.runner,
         shell=hosts.shell,
         agents=served.agents,
@@ -209,8 +212,11 @@ async def _wires(
             await port.close()
 
 
-def _check(simulator: Path | None, playbooks: Path, artifacts: Path, ca_file: Path | None) -> None:
-    """What is missing is told now, not when the first node needs it."""
+def _checked(
+    simulator: Path | None, playbooks: Path, artifacts: Path, ca_file: Path | None
+) -> Path:
+    """The playbooks' directory. What is missing is told now, not when the first node needs it."""
+    playbooks = shipped("ansible/playbooks") if playbooks == PLAYBOOKS else playbooks
     check_ca("--ca-file", ca_file)
     check_directory("--artifacts", artifacts)
     if simulator is None:
@@ -218,12 +224,7 @@ def _check(simulator: Path | None, playbooks: Path, artifacts: Path, ca_file: Pa
     elif not simulator.exists() or not stat.S_ISSOCK(simulator.stat().st_mode):
         remedy = "Start `provisioner sim serve --control FILE` first."
         raise InputError("--simulator", str(simulator), "there is no such socket", remedy)
-
-
-def _checked_remote(user: str, key: Path | None, known_hosts: Path | None) -> Remote:
-    check_file("--ssh-key", key)
-    check_file("--known-hosts", known_hosts)
-    return Remote(user, key, known_hosts)
+    return playbooks
 
 
 def _hosts(

@@ -100,6 +100,8 @@ def refusal(reply: Reply, subject: str, unblock: str) -> Blocker:
 def _reason(status: int, found: tuple[Message, ...]) -> Reason:
     if status == 503 or any(_BUSY.search(m.key) for m in found):
         return Reason.BUSY
+    if any("License" in m.key for m in found):  # a 403 of this kind is not about who asks (U18)
+        return Reason.NOT_OFFERED
     by_status = {
         401: Reason.LOGIN_REFUSED,
         403: Reason.LOGIN_REFUSED,

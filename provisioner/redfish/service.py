@@ -24,6 +24,7 @@ from provisioner.redfish.parsing import Json, as_object, at, link, objects, path
 from provisioner.redfish.parts import host_manager, host_system, of_type
 from provisioner.redfish.walk import ROOT, Resource, Walk
 
+_PATCH_S = 100.0  # over 60 s until a PATCH of settings is answered were seen (facts T6)
 UNBLOCK = "Look at the BMC's event log; it is tried again at the next turn."
 
 
@@ -111,10 +112,14 @@ class Service:
         rule = if_match or self.quirk.if_match
         tag = "*" if rule == "any" else await self._tag(path)
         headers = {"If-Match": tag} if tag else {}
-        reply = await self.call("PATCH", path, body, headers)
+        reply = await self._patched(path, body, headers)
         if reply.status in (412, 428) and tag != "*":
-            reply = await self.call("PATCH", path, body, {"If-Match": "*"})
+            reply = await self._patched(path, body, {"If-Match": "*"})
         return None if 200 <= reply.status < 300 else refusal(reply, subject, UNBLOCK)
+
+    async def _patched(self, path: str, body: Any, headers: Mapping[str, str]) -> Reply:
+        call = Call("PATCH", path, body=body, headers=headers, timeout_s=_PATCH_S)
+        return await self.transport.request(self.address, call)
 
     async def _tag(self, path: str) -> str:
         """The header's tag before the body's; quoted, strong; "" if there is none."""
@@ -143,12 +148,12 @@ class Service:
 
 
 def raise_silence(gaps: Sequence[Gap]) -> None:
-    """Raise for a BMC that gave nothing: silence and refused logins are no facts about a device."""
+    """Raise for a BMC that gave nothing: silence, nonsense, refused logins are no facts of it."""
     for gap in gaps:
         told = f"{gap.source}: {gap.detail}"
         if gap.reason is Reason.LOGIN_REFUSED:
             raise LoginRefused(told)
-        if gap.reason is Reason.UNREACHABLE:
+        if gap.reason in (Reason.UNREACHABLE, Reason.TOO_LARGE, Reason.MALFORMED):
             raise Unreachable(told, maybe_executed=False)
 
 

@@ -39,6 +39,7 @@ async def kept_status(directory: Path, clock: Clock) -> AsyncIterator[Callable[[
 
     def begin(watcher: Watcher) -> None:
         writing.append(asyncio.create_task(_write_for_ever(file, watcher, clock)))
+        writing[-1].add_done_callback(_ended)
 
     try:
         yield begin
@@ -47,6 +48,11 @@ async def kept_status(directory: Path, clock: Clock) -> AsyncIterator[Callable[[
             task.cancel()
         await asyncio.gather(*writing, return_exceptions=True)
         file.unlink(missing_ok=True)
+
+
+def _ended(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and task.exception() is not None:
+        log.error("the watch's standing is told no more", exc_info=task.exception())
 
 
 async def _write_for_ever(file: Path, watcher: Watcher, clock: Clock) -> None:

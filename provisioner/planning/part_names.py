@@ -23,6 +23,8 @@ _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/-]{4,80}")
 _GPU = re.compile(r"\bGPU (\d{1,3})\b")
 _COUNT = re.compile(r"\b(\d{1,2}) of (\d{1,2}) GPUs\b")  # as the check `gpu_inventory` says it
 _NUMBERED = re.compile(r"(.*?)(\d{1,3})")
+# systemd.net-naming-scheme(7): enp60s0np0 is bus 60 (decimal), device 0; P: the PCI domain
+_INTERFACE = re.compile(r"\b(?:en|ib)(?:P(\d{1,5}))?p(\d{1,3})s(\d{1,2})(?:[fnd]\w{1,12})?\b")
 SERIAL_MIN = 6  # a shorter one may be any number
 
 Names = Mapping[str, str]
@@ -154,6 +156,10 @@ def slot_in(text: str, names: Names) -> str:
     """The slot that a text speaks of; "" if it names none that is known."""
     if (pci := pci_of(text)) in names and pci:
         return names[pci]
+    if (match := _INTERFACE.search(text)) is not None:
+        domain, bus, device = (int(number or 0) for number in match.groups())
+        if (pci := f"{domain:04x}:{bus:02x}:{device:02x}") in names:
+            return names[pci]
     if (match := _GPU.search(text)) and match[0] in names:
         return names[match[0]]
     for word in _WORD.findall(text):

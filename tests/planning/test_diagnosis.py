@@ -185,10 +185,11 @@ def test_what_tools_call_a_part_is_joined_by_its_serial() -> None:
     seen = [
         named(Fault(source="check", id="x", part=part), names).part
         for part in ("GPU 5 link 2", "GPU-b1e8754a", "PCI 0000:7e:00", "port 0000:4d:00.0",
-                     "leaf-3/swp1s0", "mlx5_9")
+                     "leaf-3/swp1s0", "enp77s0np0", "enp78s0np0", "enP1p77s0", "mlx5_9")
     ]  # fmt: skip
 
-    assert seen == ["GPU_SXM_6", "GPU_SXM_6", "GPU_SXM_6", "NIC_3", "NIC_3", "mlx5_9"]
+    assert seen == ["GPU_SXM_6", "GPU_SXM_6", "GPU_SXM_6", "NIC_3", "NIC_3", "NIC_3",
+                    "enp78s0np0", "enP1p77s0", "mlx5_9"]  # fmt: skip
 
 
 def gpus(*numbers: int) -> Inventory:

@@ -5,7 +5,7 @@ ARGS   ?=
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test test-ha lint docs tutorial format demo soak fuzz fuzz-lock bench lock clean \
+.PHONY: help setup test test-ha audit lint docs tutorial format demo soak fuzz fuzz-lock bench lock clean \
 	image image-check image-test vm-test image-lock bench-ansible bench-isolation \
 	soak-ports bench-firmware bench-release bench-campaign bench-intake bench-api bench-console screenshots wheel crash-points
 
@@ -64,6 +64,13 @@ fuzz: setup ## fuzz every judge and parser for ten minutes (SECONDS=60 make fuzz
 fuzz-lock: ## resolve the fuzzer's lock anew (needs uv)
 	uv pip compile --quiet --python-version 3.11 --generate-hashes --no-annotate \
 		--custom-compile-command "make fuzz-lock" --group fuzz -o tests/fuzz/requirements.lock
+
+AUDIT := pip-audit==2.10.1
+audit: setup ## known vulnerabilities of every locked package, as PyPI has them (SERVICE=osv: as osv.dev has)
+	@test -d $(VENV)/audit/pip_audit || $(VENV)/bin/python -m pip install --quiet --target $(VENV)/audit $(AUDIT)
+	@set -e; for lock in requirements.lock images/lock/agent.lock images/lock/builder.lock; do echo "== $$lock"; \
+		PYTHONPATH=$(VENV)/audit $(VENV)/bin/python -m pip_audit --strict --disable-pip --require-hashes --progress-spinner off \
+		-s $(or $(SERVICE),pypi) -r $$lock $(ARGS); done
 
 bench: setup ## the benchmarks, one after the other
 	@set -e; for bench in tests/bench/bench_*.py; do echo "== $$bench"; $(VENV)/bin/python "$$bench" $(ARGS); done

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import pytest
 from cryptography.hazmat.primitives import serialization
 from hostile_links import LINKS, REDIRECTS, Place, led, listening, response
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from yarl import URL
 
@@ -282,6 +282,7 @@ def stays(path: str) -> bool:
     )
 
 
+@settings(max_examples=60)
 @given(any_link)
 @example("https://evil.example@bmc.example/x")
 @example("/\\evil.example/")
@@ -292,6 +293,7 @@ def test_a_link_becomes_a_path_of_the_same_service_or_nothing(link: str):
         assert found is None or not {"\r", "\n", "\t", "\x00"} & set(found)
 
 
+@settings(max_examples=60)
 @given(any_link)
 def test_a_task_is_at_a_path_of_the_same_service(link: str):
     told = [{"MessageId": "Base.1.0.X", "MessageArgs": [link, f"{link}/Tasks/1"]}]
@@ -301,6 +303,7 @@ def test_a_task_is_at_a_path_of_the_same_service(link: str):
     assert all(stays(path) for path in task_paths(reply))
 
 
+@settings(max_examples=60)
 @given(any_link)
 def test_what_announces_itself_is_an_address_and_nothing_more(link: str):
     for origin in ssdp.origins(json.dumps({"uuid": link}).encode()):
@@ -328,6 +331,7 @@ agent_links = st.lists(
 ).map("".join)  # fmt: skip
 
 
+@settings(max_examples=60)
 @given(agent_links)
 @example(f"https://{AGENT}:9999")
 @example(f"https://169.254.169.254:80@{AGENT}:9999")

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 from served import Served
@@ -178,6 +178,7 @@ any_name = st.one_of(
 )
 
 
+@settings(max_examples=60)
 @given(any_name)
 @example("artifacts/..")
 @example("artifacts/good.fwpkg")
@@ -195,6 +196,7 @@ def test_a_file_of_a_bundle_is_one_folder_and_one_plain_name(name: str):
     assert len(path.name.encode()) <= 255
 
 
+@settings(max_examples=60)
 @given(st.one_of(any_name, any_name.map("check ".__add__), any_name.map("dump ".__add__)))
 def test_evidence_stays_in_its_folder_of_the_archive(name: str):
     path = PurePosixPath(evidence_bundle.evidence_file(name, "text", "", ()).path)

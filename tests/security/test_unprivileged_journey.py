@@ -48,7 +48,8 @@ def spellings(secret: bytes) -> Iterator[bytes]:
 
 
 def where(secret: bytes, places: dict[str, bytes]) -> list[str]:
-    return [name for name, held in places.items() if any(s in held for s in spellings(secret))]
+    wanted = set(spellings(secret))
+    return [name for name, held in places.items() if any(s in held for s in wanted)]
 
 
 def test_the_daemon_brings_a_node_to_a_tenant_as_nobody_with_one_directory(left: Left):

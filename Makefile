@@ -7,7 +7,7 @@ STAMP  := $(VENV)/.installed
 .DEFAULT_GOAL := help
 .PHONY: help setup test test-ha audit lint docs tutorial format demo soak fuzz fuzz-lock bench lock clean \
 	image image-check image-test vm-test image-lock bench-ansible bench-isolation \
-	soak-ports bench-firmware bench-release bench-campaign bench-intake bench-api bench-console screenshots wheel crash-points
+	soak-ports bench-firmware bench-release bench-campaign bench-intake bench-api bench-console bench-watch bench-recovery bench-scale bench-plan bench-store screenshots wheel crash-points
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */  make \1\t/' | expand -t 22
@@ -110,6 +110,21 @@ bench-campaign: setup ## campaigns of 512 and 4,096 hosts against the bound of t
 
 bench-api: setup ## what pages of a 65,536-node fleet cost the API's server; last line JSON; ARGS=4096 for fewer
 	@$(VENV)/bin/python tests/bench/bench_api.py $(ARGS)
+
+bench-watch: setup ## what watching 65,536 nodes costs, in shares of a core; last line JSON; ARGS="--nodes 4096"
+	@$(VENV)/bin/python tests/bench/bench_watch.py $(ARGS)
+
+bench-recovery: setup ## kill -9 with 10,000 operations in flight until all are driven again; last line JSON
+	@$(VENV)/bin/python tests/bench/bench_recovery.py $(ARGS)
+
+bench-scale: setup ## how each cost grows from 1,024 to 65,536 nodes, as exponents; last line JSON; ARGS="1024 4096"
+	@$(VENV)/bin/python tests/bench/bench_scale.py $(ARGS)
+
+bench-plan: setup ## how long a fleet of 65,536 takes to plan; ARGS="4096 200": nodes, distinct vectors
+	@$(VENV)/bin/python tests/bench/bench_planner.py $(ARGS)
+
+bench-store: setup ## what group commit is worth, in writes per second
+	@$(VENV)/bin/python tests/bench/bench_store.py $(ARGS)
 
 bench-console: setup ## how smooth the console's map of 65,536 nodes is in Chromium; last line JSON; ARGS=4096 for fewer
 	@$(VENV)/bin/python tests/bench/bench_console.py $(ARGS)

@@ -1,0 +1,357 @@
+"""What watching 65,536 nodes costs at one look each per 30 minutes, as a share of a core.
+
+    make bench-watch                      (ARGS="--served 4 --nodes 4096" for a quick one)
+
+Looks are real: `Watcher._look` over HTTPS at a simulated site that another process serves, eleven
+BMCs to a node, with the vault, the pins, the sessions and the alerts' rows of a daemon. There are
+three kinds: "open" (connection and session are there), "closed" (the connection was idle and is
+closed, the session lives) and "expired" (the session is over too, as after 30 minutes).
+Each is measured where BMCs offer no events (one request each) and where they post events to us (the
+subscription is looked at as well). What comes by event is measured as it is handed to the watch.
+
+The bookkeeping is run at full size: that many rows in a SQLite file, a round of the watch (every 5
+s), a tick of the scheduler (every 20 s), while some nodes change. Only CPU time of this process
+counts, all threads; nothing is guessed but the product. The last line is JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import bench_api
+from sqlalchemy import Connection, insert
+
+from provisioner import bounded_http
+from provisioner.control.scheduler import Scheduler
+from provisioner.control.watcher import ROUND_S, Watcher, WatchParts
+from provisioner.event_loop import new_event_loop
+from provisioner.execution.reach import Reach
+from provisioner.model.certificate import Certificate
+from provisioner.model.node import BmcRef, Node, NodeKind, Placement, State
+from provisioner.opening import Data, open_data
+from provisioner.ports import BmcAddress, Secret
+from provisioner.redfish.transport import RedfishTransport
+from provisioner.settings import Settings
+from provisioner.sim.clock import FastClock
+from provisioner.sim.front import Front
+from provisioner.sim.serve import Addresses, Server
+from provisioner.sim.site import Site
+from provisioner.store import evidence_rows, node_rows, schema
+from provisioner.store.alert_rows import AlertRows
+from provisioner.wall_clock import WallClock
+
+NODES, LOOK_S, MUST = 65_536, 1800.0, 0.5
+IDLE_S = 4.0  # an idle connection is closed after this here, so that nobody waits for 20 s
+CHANGES = 25  # nodes that change between two rounds: 5 a second
+EVENTS_A_DAY = 24.0  # of one BMC, healthy: "a few an hour" (control/event_feeds)
+EVENT = {
+    "@odata.type": "#Event.v1_7_0.Event",
+    "Events": [
+        {
+            "MessageId": "ResourceEvent.1.0.ResourceChanged",
+            "Message": "One or more resource properties have changed.",
+            "MessageSeverity": "OK",
+            "OriginOfCondition": {"@odata.id": "/redfish/v1/Systems/1"},
+        }
+    ],
+}
+
+
+async def serve(nodes: int) -> None:
+    """The server process: tells all addresses, then forgets all sessions at each line it hears."""
+    site = Site(nodes, 7, clock=FastClock(1.0))
+    server = Server(site.clock, site.schedule, Addresses("127.0.0.1", 0))
+    front = Front(site)
+    told: dict[str, Any] = {}
+    for name, service in front.redfish.items():
+        assert service.events is not None
+        service.events.streamed = False
+        for account in service.accounts.accounts.values():
+            account.change_required = False  # a node that serves has none of its factory passwords
+        url = await server.add(name, partial(front.handle, name))
+        told[name] = [url, service.bmc.username, service.bmc.password]
+    sys.stdout.write(json.dumps(told) + "\n")
+    sys.stdout.flush()
+    while await asyncio.to_thread(sys.stdin.readline):
+        for service in front.redfish.values():
+            service.sessions.sessions.clear()
+        sys.stdout.write(f"{sum(s.requests for s in front.redfish.values())}\n")
+        sys.stdout.flush()
+    await server.close()
+
+
+class Served:
+    """The simulated site in a process of its own."""
+
+    def __init__(self, nodes: int) -> None:
+        command = [sys.executable, __file__, "--serve", str(nodes)]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        assert self._process.stdout is not None
+        self.bmcs: dict[str, tuple[str, str, str]] = json.loads(self._process.stdout.readline())
+
+    def forget_sessions(self) -> int:
+        """End all sessions; how many requests there were so far."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write("forget\n")
+        self._process.stdin.flush()
+        return int(self._process.stdout.readline())
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.kill()
+        self._process.wait()
+
+
+def certificate(node: str, now: float) -> Certificate:
+    return Certificate(
+        id=f"c-{node}", node=node, release="r", profile="p", serials=(), versions=(), boot_id="",
+        location="", ports=(), report_digest="", matrix_digest="", issued_at=now,
+        expires_at=now + 30 * 86400.0,
+    )  # fmt: skip
+
+
+async def taken_in(data: Data, served: Served, transport: RedfishTransport) -> list[Node]:
+    """Released nodes with their BMCs, pins, credentials and certificates."""
+    nodes: dict[str, list[BmcRef]] = {}
+    for name, (url, username, password) in served.bmcs.items():
+        node, _, bmc = name.partition("/")
+        pin = await transport.fingerprint(BmcAddress(url))
+        nodes.setdefault(node, []).append(BmcRef(name=bmc, url=url, pin=pin, rotated=True))
+        await data.vault.put(name, username, Secret(password))
+    rows = [released(name, tuple(bmcs)) for name, bmcs in nodes.items()]
+
+    def fill(connection: Connection) -> None:
+        for row in rows:
+            node_rows.add_node(connection, row)
+            evidence_rows.put_certificate(connection, certificate(row.id, time.time()))
+
+    await data.store.write(fill)
+    return rows
+
+
+def released(name: str, bmcs: tuple[BmcRef, ...]) -> Node:
+    return Node(
+        id=name, kind=NodeKind.HOST, state=State.RELEASED, placement=Placement.CUSTOMER,
+        certificate=f"c-{name}", tenant="t", bmcs=bmcs,
+    )  # fmt: skip
+
+
+async def nobody(_: str) -> None:
+    """No operation is opened here."""
+
+
+async def cpu_of(work: Callable[[], Awaitable[None]]) -> float:
+    """CPU seconds of this process."""
+    began = time.process_time()
+    await work()
+    return time.process_time() - began
+
+
+async def looks(data: Data, served: Served, rounds: int, listener: str) -> dict[str, float]:
+    """CPU milliseconds of a look at a node of each kind, and its requests."""
+    transport = RedfishTransport()
+    nodes = await taken_in(data, served, transport)
+    clock = WallClock()
+    settings = Settings(watch_requests_per_s=10_000.0)
+    reach = Reach(transport, None, data.vault)  # type: ignore[arg-type]  # no switch is asked
+    parts = WatchParts(AlertRows(data.store), os.urandom(24).hex, listener=listener)
+    watcher = Watcher(parts, data.store, clock, settings, reach, nobody)
+    await watcher.feeds.restore()
+    watcher._nodes = {n.id: n for n in nodes}
+    turns = {n.id: watcher._first(n, clock.now()) for n in nodes}
+
+    async def all_nodes() -> None:
+        for node in nodes:  # one after the other, as 36 a second are
+            await watcher._look(node, turns[node.id])
+
+    seen: dict[str, list[float]] = {"open": [], "closed": [], "expired": []}
+    try:
+        await all_nodes()  # vendors and ways are asked for once
+        await all_nodes()
+        for _ in range(rounds):
+            seen["open"].append(await cpu_of(all_nodes))
+            await asyncio.sleep(IDLE_S + 1.0)
+            seen["closed"].append(await cpu_of(all_nodes))
+            await asyncio.sleep(IDLE_S + 1.0)
+            before = served.forget_sessions()
+            seen["expired"].append(await cpu_of(all_nodes))
+            requests = served.forget_sessions() - before
+        first = next(iter(watcher._nodes))
+        events = await cpu_of(partial(_hear, watcher, first, "host", 500))
+    finally:
+        await watcher.close()
+        await transport.close()
+    each = {k: 1000 * statistics.median(v) / len(nodes) for k, v in seen.items()}
+    return each | {"requests_expired": requests / len(nodes), "event": 1000 * events / 500}
+
+
+async def _hear(watcher: Watcher, node: str, bmc: str, times: int) -> None:
+    """Events as the listener hands them over, parsed from their JSON."""
+    from provisioner.redfish.events import pushed
+
+    text = json.dumps(EVENT)
+    for _ in range(times):
+        await watcher.receive(node, bmc, pushed(json.loads(text)))
+
+
+class Blind(Watcher):
+    """A watch whose looks are measured elsewhere: it begins them, and they end at once."""
+
+    begun = 0
+
+    async def _look(self, node: Node, turns: Any) -> None:
+        self.begun += 1
+        turns.glance_at = self._clock.now() + self._settings.watch_node_s
+
+    async def _sweep(self, node: Node, turns: Any) -> None:
+        turns.sweep_at = self._clock.now() + self._settings.watch_s
+
+
+class SteppedClock:
+    """Time passes when it is told to."""
+
+    def __init__(self) -> None:
+        self.at = time.time()
+
+    def now(self) -> float:
+        return self.at
+
+    async def sleep(self, seconds: float) -> None:
+        self.at += seconds
+        await asyncio.sleep(0)
+
+
+async def bookkeeping(data: Data, count: int) -> dict[str, float]:
+    """CPU milliseconds of a round of the watch and of a tick of the scheduler, at full size."""
+
+    def fill(connection: Connection, numbers: range) -> None:
+        rows = []
+        for number in numbers:
+            made = bench_api.node(number).model_copy(
+                update={"state": State.RELEASED, "certificate": f"c{number}"}
+            )
+            rows.append({"id": made.id, **node_rows._columns(made), "changed": number})
+        connection.execute(insert(schema.nodes), rows)
+
+    for begin in range(0, count, 1024):
+        numbers = range(begin, min(begin + 1024, count))
+        await data.store.write(partial(fill, numbers=numbers))
+    clock, settings = SteppedClock(), Settings(watch_node_s=LOOK_S, watch_s=LOOK_S)
+    reach = Reach(None, None, data.vault)  # type: ignore[arg-type]  # nobody is asked
+    watcher = Blind(
+        WatchParts(AlertRows(data.store), lambda: "s"), data.store, clock, settings, reach, nobody
+    )
+    scheduler = Scheduler(data.store, clock, settings, nobody, watcher.keeper.held)
+    first = 1000 * await cpu_of(watcher.round)
+    rounds, ticks = [], []
+    for turn in range(8):
+        changed = (await data.store.nodes())[turn * CHANGES : (turn + 1) * CHANGES]
+        await asyncio.gather(
+            *(data.store.save_node(n.model_copy(update={"note": f"{turn}"})) for n in changed)
+        )
+        await clock.sleep(ROUND_S)
+        rounds.append(1000 * await cpu_of(watcher.round))
+        ticks.append(1000 * await cpu_of(scheduler.tick))
+    await watcher.close()
+    return {
+        "first_round": first,
+        "round": statistics.median(rounds),
+        "tick": statistics.median(ticks),
+        "looks_begun_per_round": watcher.begun / 9,
+    }
+
+
+def shares(
+    nodes: int, bmcs: float, look: Mapping[str, float], kept: Mapping[str, float], events: float
+) -> dict[str, float]:
+    """Shares of a core, from the milliseconds that were measured."""
+    per_s = nodes / LOOK_S
+    told = {
+        "looks": per_s * look["expired"] / 1000,
+        "events": nodes * bmcs * events / 86400.0 * look["event"] / 1000,
+        "rounds": kept["round"] / 1000 / ROUND_S,
+        "ticks": kept["tick"] / 1000 / Settings().poll_s,
+    }
+    return told | {"all": sum(told.values())}
+
+
+async def bench(served_nodes: int, rounds: int, count: int) -> dict[str, Any]:
+    """Everything, measured; then the product."""
+    bounded_http.KEEPALIVE_S = IDLE_S
+    served = Served(served_nodes)
+    found: dict[str, Any] = {"look_cpu_ms": {}}
+    try:
+        for way, listener in (("polled", ""), ("events", "https://127.0.0.1:9/v1/redfish/events")):
+            with tempfile.TemporaryDirectory() as folder:
+                async with open_data(Path(folder) / "data", time.time()) as data:
+                    seen = found["look_cpu_ms"][way] = await looks(data, served, rounds, listener)
+                    sys.stdout.write(f"{way}: {rounded(seen)}\n")
+                    sys.stdout.flush()
+    finally:
+        served.close()
+    with tempfile.TemporaryDirectory() as folder:
+        async with open_data(Path(folder) / "data", time.time()) as data:
+            found["bookkeeping_cpu_ms"] = await bookkeeping(data, count)
+    bmcs = len(served.bmcs) / served_nodes
+    found["bmcs_per_node"] = bmcs
+    kept = found["bookkeeping_cpu_ms"]
+    found["share_of_a_core"] = {
+        way: shares(count, bmcs, look, kept, EVENTS_A_DAY if way == "events" else 0.0)
+        for way, look in found["look_cpu_ms"].items()
+    }
+    return found
+
+
+def rounded(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {k: rounded(v) for k, v in value.items()}
+    return round(value, 3) if isinstance(value, float) else value
+
+
+def main() -> int:
+    """Print the figures and the JSON; exit code 1 if half a core is passed."""
+    ask = argparse.ArgumentParser(description=__doc__)
+    ask.add_argument("--serve", type=int, default=0)
+    ask.add_argument("--served", type=int, default=3)
+    ask.add_argument("--rounds", type=int, default=3)
+    ask.add_argument("--nodes", type=int, default=NODES)
+    asked = ask.parse_args()
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        if asked.serve:
+            runner.run(serve(asked.serve))
+            return 0
+        found = rounded(runner.run(bench(asked.served, asked.rounds, asked.nodes)))
+    best = min(v["all"] for v in found["share_of_a_core"].values())
+    told = {
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
+        "load": round(os.getloadavg()[0], 1),
+        "python": platform.python_version(),
+        "nodes": asked.nodes,
+        "look_every_s": LOOK_S,
+        **found,
+        "reached": best < MUST,
+    }
+    for name, value in told.items():
+        sys.stdout.write(f"{name:>22}  {value}\n")
+    sys.stdout.write(json.dumps(told) + "\n")
+    return 0 if told["reached"] else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -22,7 +22,6 @@ import json
 import os
 import platform
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -32,6 +31,7 @@ from pathlib import Path
 from typing import Any
 
 import bench_api
+from served_bmcs import Served, taken_in
 from sqlalchemy import Connection, insert
 
 from provisioner import bounded_http
@@ -39,17 +39,11 @@ from provisioner.control.scheduler import Scheduler
 from provisioner.control.watcher import ROUND_S, Watcher, WatchParts
 from provisioner.event_loop import new_event_loop
 from provisioner.execution.reach import Reach
-from provisioner.model.certificate import Certificate
-from provisioner.model.node import BmcRef, Node, NodeKind, Placement, State
+from provisioner.model.node import Node, State
 from provisioner.opening import Data, open_data
-from provisioner.ports import BmcAddress, Secret
 from provisioner.redfish.transport import RedfishTransport
 from provisioner.settings import Settings
-from provisioner.sim.clock import FastClock
-from provisioner.sim.front import Front
-from provisioner.sim.serve import Addresses, Server
-from provisioner.sim.site import Site
-from provisioner.store import evidence_rows, node_rows, schema
+from provisioner.store import node_rows, schema
 from provisioner.store.alert_rows import AlertRows
 from provisioner.wall_clock import WallClock
 
@@ -68,88 +62,6 @@ EVENT = {
         }
     ],
 }
-
-
-async def serve(nodes: int) -> None:
-    """The server process: tells all addresses, then forgets all sessions at each line it hears."""
-    site = Site(nodes, 7, clock=FastClock(1.0))
-    server = Server(site.clock, site.schedule, Addresses("127.0.0.1", 0))
-    front = Front(site)
-    told: dict[str, Any] = {}
-    for name, service in front.redfish.items():
-        assert service.events is not None
-        service.events.streamed = False
-        for account in service.accounts.accounts.values():
-            account.change_required = False  # a node that serves has none of its factory passwords
-        url = await server.add(name, partial(front.handle, name))
-        told[name] = [url, service.bmc.username, service.bmc.password]
-    sys.stdout.write(json.dumps(told) + "\n")
-    sys.stdout.flush()
-    while await asyncio.to_thread(sys.stdin.readline):
-        for service in front.redfish.values():
-            service.sessions.sessions.clear()
-        sys.stdout.write(f"{sum(s.requests for s in front.redfish.values())}\n")
-        sys.stdout.flush()
-    await server.close()
-
-
-class Served:
-    """The simulated site in a process of its own."""
-
-    def __init__(self, nodes: int) -> None:
-        command = [sys.executable, __file__, "--serve", str(nodes)]
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        assert self._process.stdout is not None
-        self.bmcs: dict[str, tuple[str, str, str]] = json.loads(self._process.stdout.readline())
-
-    def forget_sessions(self) -> int:
-        """End all sessions; how many requests there were so far."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write("forget\n")
-        self._process.stdin.flush()
-        return int(self._process.stdout.readline())
-
-    def close(self) -> None:
-        """End the process."""
-        self._process.kill()
-        self._process.wait()
-
-
-def certificate(node: str, now: float) -> Certificate:
-    return Certificate(
-        id=f"c-{node}", node=node, release="r", profile="p", serials=(), versions=(), boot_id="",
-        location="", ports=(), report_digest="", matrix_digest="", issued_at=now,
-        expires_at=now + 30 * 86400.0,
-    )  # fmt: skip
-
-
-async def taken_in(data: Data, served: Served, transport: RedfishTransport) -> list[Node]:
-    """Released nodes with their BMCs, pins, credentials and certificates."""
-    nodes: dict[str, list[BmcRef]] = {}
-    for name, (url, username, password) in served.bmcs.items():
-        node, _, bmc = name.partition("/")
-        pin = await transport.fingerprint(BmcAddress(url))
-        nodes.setdefault(node, []).append(BmcRef(name=bmc, url=url, pin=pin, rotated=True))
-        await data.vault.put(name, username, Secret(password))
-    rows = [released(name, tuple(bmcs)) for name, bmcs in nodes.items()]
-
-    def fill(connection: Connection) -> None:
-        for row in rows:
-            node_rows.add_node(connection, row)
-            evidence_rows.put_certificate(connection, certificate(row.id, time.time()))
-
-    await data.store.write(fill)
-    return rows
-
-
-def released(name: str, bmcs: tuple[BmcRef, ...]) -> Node:
-    return Node(
-        id=name, kind=NodeKind.HOST, state=State.RELEASED, placement=Placement.CUSTOMER,
-        certificate=f"c-{name}", tenant="t", bmcs=bmcs,
-    )  # fmt: skip
 
 
 async def nobody(_: str) -> None:
@@ -327,15 +239,11 @@ def rounded(value: Any) -> Any:
 def main() -> int:
     """Print the figures and the JSON; exit code 1 if half a core is passed."""
     ask = argparse.ArgumentParser(description=__doc__)
-    ask.add_argument("--serve", type=int, default=0)
     ask.add_argument("--served", type=int, default=3)
     ask.add_argument("--rounds", type=int, default=3)
     ask.add_argument("--nodes", type=int, default=NODES)
     asked = ask.parse_args()
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        if asked.serve:
-            runner.run(serve(asked.serve))
-            return 0
         found = rounded(runner.run(bench(asked.served, asked.rounds, asked.nodes)))
     best = min(v["all"] for v in found["share_of_a_core"].values())
     told = {

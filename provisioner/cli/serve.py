@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
-from provisioner import core_dumps
+from provisioner import undumpable
 from provisioner.agents_opening import AgentDoor, ServedAgents, serve_agents, simulated
 from provisioner.artifact_serving import serve_artifacts
 from provisioner.cli.alert_sources import read_senders
@@ -115,7 +115,7 @@ def serve(
 
     What is under way on devices when it stops goes on, and is looked at again at the next start.
     """
-    core_dumps.forbid()
+    undumpable.forbid()
     chosen = read_settings(settings, production=False if lab else None, api_port=api_port)
     pinned = read_matrix(matrix or [])
     playbooks = _checked(simulator, playbooks, artifacts, ca_file)

@@ -11,9 +11,9 @@ from pathlib import Path
 UNIT = Path(__file__).parents[2] / "images" / "daemon" / "provisioner.service"
 DIES = """
 import ctypes, os, resource, subprocess, sys
-from provisioner import core_dumps
+from provisioner import undumpable
 resource.setrlimit(resource.RLIMIT_CORE, (resource.getrlimit(resource.RLIMIT_CORE)[1],) * 2)
-core_dumps.forbid()
+undumpable.forbid()
 print(ctypes.CDLL(None).prctl(3))  # PR_GET_DUMPABLE
 print(subprocess.run(["sh", "-c", "ulimit -c; ulimit -Hc"], capture_output=True).stdout.decode())
 sys.stdout.flush()

@@ -14,6 +14,7 @@ from provisioner.cli.campaign_options import (
     IdArgument,
     LabOption,
     MatrixOption,
+    PlanOption,
     SettingsOption,
     requests_of,
     show_blockers,
@@ -42,6 +43,7 @@ def preview(
     matrix: MatrixOption = None,
     settings: SettingsOption = None,
     artifacts: ArtifactsOption = None,
+    plan: PlanOption = None,
     lab: LabOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -49,7 +51,8 @@ def preview(
     held = None if artifacts is None else frozenset(p.name for p in artifacts.iterdir())
 
     async def look(opened: Data) -> Preview:
-        return await requests_of(opened, matrix, settings, lab=lab, held=held).preview(name)
+        asked = requests_of(opened, matrix, settings, lab=lab, held=held, plan=plan)
+        return await asked.preview(name)
 
     found = with_data(data, look)
     if as_json:
@@ -153,7 +156,8 @@ def _show(found: Preview) -> None:
 def _blast(b: Blast) -> str:
     rails = f", rails {' '.join(map(str, b.rails))}" if b.rails else ""
     tenants = f", tenants {' '.join(b.tenants)}" if b.tenants else ""
-    return f"{b.hosts} hosts, {b.gpus} GPUs, {b.switches} switches{tenants}{rails}"
+    planes = f", planes {' '.join(map(str, b.planes))}" if b.planes else ""
+    return f"{b.hosts} hosts, {b.gpus} GPUs, {b.switches} switches{tenants}{rails}{planes}"
 
 
 def _hours(seconds: float) -> str:

@@ -16,6 +16,7 @@ from provisioner.control.campaign_requests import Answer, CampaignRequests
 from provisioner.model.campaign_policy import Policy
 from provisioner.model.outcome import Blocker
 from provisioner.opening import Data, read_settings, read_text
+from provisioner.planning.address_plan import parse
 from provisioner.planning.campaign_policy_text import parse_policy
 from provisioner.store.campaign_rows import CampaignRows
 
@@ -23,6 +24,9 @@ MatrixOption = Annotated[
     list[Path] | None, typer.Option("--matrix", help="Matrix, then overlays; as for `serve`.")
 ]
 SettingsOption = Annotated[Path | None, typer.Option("--settings", help="As for `serve`.")]
+PlanOption = Annotated[
+    Path | None, typer.Option("--plan", help="The site's address plan: tells switches' planes.")
+]
 LabOption = Annotated[bool, typer.Option("--lab", help="As for `serve`.")]
 ByOption = Annotated[str, typer.Option("--by", help="Who asks; it is kept for good.")]
 ReasonOption = Annotated[str, typer.Option("--reason", help="Why; it is kept for good.")]
@@ -37,12 +41,14 @@ def requests_of(
     *,
     lab: bool = False,
     held: Set[str] | None = None,
+    plan: Path | None = None,
 ) -> CampaignRequests:
-    """What people may ask, on this data directory."""
+    """What people may ask, on this data directory. `plan`: the address plan; it tells planes."""
     chosen = read_settings(settings, production=False if lab else None)
     book = CampaignRows(opened.store)
     pinned = read_matrix(matrix or [])
-    return CampaignRequests(opened.store, book, opened.clock, chosen, pinned, held)
+    fabric = None if plan is None else parse(str(plan), read_text(plan))
+    return CampaignRequests(opened.store, book, opened.clock, chosen, pinned, held, fabric)
 
 
 def ask(

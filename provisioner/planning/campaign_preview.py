@@ -24,6 +24,7 @@ class Blast(Record):
     gpus: int = 0  # of hosts, and of tenants' hosts below leaves
     tenants: tuple[str, ...] = ()
     rails: tuple[int, ...] = ()  # of leaves that go down
+    planes: tuple[int, ...] = ()  # of switches that go down, if the address plan tells them
     racks: int = 0
 
 
@@ -199,6 +200,7 @@ def _blast(
         gpus=sum(n.gpus for n in felt.values()),
         tenants=tuple(sorted(tenants)),
         rails=tuple(sorted({r for n in switches for r in n.rails})),
+        planes=tuple(sorted({p for n in switches for p in n.planes})),
         racks=len({n.rack for n in down.values() if n.rack}),
     )
 

@@ -22,6 +22,14 @@ tenants: {notice_s: 0}
 """
 
 
+PLANES = """
+{units: 1, planes: 2, widths: {plane: 1, unit: 7}, names: {
+  leaf: "leaf-su{plane}-r{number}", spine: "spine-p{plane}-{number}",
+  superspine: "superspine-p{plane}-{number}", card: "NIC_{rail}_{plane}",
+  host_interface: "eth{rail}p{plane}"}}
+"""
+
+
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
     async def fill() -> None:
@@ -109,6 +117,21 @@ def test_what_cannot_be_is_refused_with_what_would_help(
     done = asked(data, *words)
 
     assert (done.returncode, said in done.stdout + done.stderr) == (code, True), done
+
+
+def test_an_address_plan_tells_in_which_planes_switches_would_go_down(data: Path) -> None:
+    (data / "plan.yaml").write_text(PLANES)
+    (data / "policy.yaml").write_text(f"{POLICY}limits: {{total: 8}}\n")
+    assert drafted(data, "kind=switch").stdout == "c0001: draft\n"
+    words = ("campaign", "preview", "c0001", "--lab")
+
+    told_so = told(asked(data, *words, "--plan", "plan.yaml", "--json"))
+    shown = asked(data, *words, "--plan", "plan.yaml")
+    without = told(asked(data, *words, "--json"))
+
+    assert told_so["blast"]["planes"] == [0]
+    assert "planes 0" in shown.stdout
+    assert without["blast"]["planes"] == []
 
 
 def test_a_bad_policy_is_named_with_its_line(data: Path) -> None:

@@ -146,7 +146,9 @@ class Repairs:
     async def _quarantined(self, case: Case, node: Node) -> None:
         if not may_enter(node, State.REPAIRING, node.placement):
             return
-        if case.stage in _BACK:  # the remedy did not help, or what came back is not well
+        # else people were faster than this loop: it is taken in from `repairing`
+        after = node.entered_at > case.stages[-1].at
+        if case.stage in _BACK and after:  # the remedy did not help, or it came back not well
             now = self._clock.now()
             await self.desk.book.save_case(case.entered(Stage.EVIDENCE, now), now=now)
         await self._move(node, State.REPAIRING, f"case {case.id}", blockers=node.blockers)

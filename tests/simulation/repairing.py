@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -29,6 +30,7 @@ class Shop:
         self.world = world
         self.book = CaseRows(world.store)
         self.daemon: Daemon | None = None
+        self.background: asyncio.Task[None] | None = None  # of a story, ended with the world
 
     async def start(self) -> None:
         """A daemon with cases, on the parts of the rig's."""
@@ -116,6 +118,8 @@ def lived(
             await world.clock.sleep(20.0)
         assert (await shop.node()).state is wished, await shop.node()
         told = await story(shop)
+        if shop.background is not None:
+            shop.background.cancel()
         wrong = await world.violations()
         await shop.stop()
         return told, wrong

@@ -18,6 +18,7 @@ from frr_boxes import Box
 
 PATIENCE_S = 1.0  # a loaded machine answers within a tenth
 PORT = 7471
+AFTER = 100  # echoes that come back before an older one counts as lost
 _IP_MTU_DISCOVER, _IP_PMTUDISC_DO = 10, 2
 
 Probe = tuple[Box, str, str]  # from where, with which source address, to which address
@@ -106,14 +107,25 @@ class Stream:
         self._thread.join()
         self._line.close()
 
+    def answered(self, count: int, limit_s: float = 60.0) -> bool:
+        """Wait until so many more echoes came back; False: they did not."""
+        wanted, until = len(self._back) + count, time.monotonic() + limit_s
+        while len(self._back) < wanted and time.monotonic() < until:
+            time.sleep(0.02)
+        return len(self._back) >= wanted
+
     def forget(self) -> None:
         """What was lost so far is not told any more."""
         self._sent = set()
 
     def fate(self) -> tuple[int, int]:
-        """How many echoes were sent until a second ago, and how many of them are lost."""
+        """How many echoes were sent until now, and how many of them are lost.
+
+        Those of a blackhole stay away; all others are back before some that are sent from now on.
+        """
         sent = set(self._sent)
         time.sleep(PATIENCE_S)
+        self.answered(AFTER)
         return len(sent), len(sent - self._back)
 
     def _run(self) -> None:

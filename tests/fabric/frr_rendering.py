@@ -15,6 +15,8 @@ from typing import Any
 
 DEFAULT = "default"
 PLUMBING = "169.254.0.0/16"  # of the cables between VRFs; no switch shows it
+# a busy machine must not end a session; whoever halts a daemon ends its connections at once
+TIMERS = "timers bgp 3 15"
 IMPORTED = 65500  # AS numbers below 65510 stand for such a cable
 
 Line = tuple[tuple[str, ...], str]  # the modes to be entered, then the line
@@ -113,7 +115,7 @@ def _underlay(tree: Mapping[str, Any]) -> Iterator[Line]:
     top = f"router bgp {bgp['autonomous-system']}"
     yield (top,), f"bgp router-id {bgp['router-id']}"
     yield (top,), "bgp bestpath as-path multipath-relax"
-    yield (top,), "timers bgp 1 3"
+    yield (top,), TIMERS
     yield (top, "address-family ipv4 unicast"), "redistribute connected"
     evpn = on(at(tree, "evpn"))
     if evpn:
@@ -140,7 +142,7 @@ def _vrf(vrf: str, entry: Mapping[str, Any], joints: tuple[tuple[str, str], ...]
     unicast = at(bgp, "address-family", "ipv4-unicast")
     yield (top,), f"bgp router-id {bgp['router-id']}"
     yield (top,), "bgp bestpath as-path multipath-relax"
-    yield (top,), "timers bgp 1 3"
+    yield (top,), TIMERS
     if on(at(unicast, "redistribute", "connected")):
         yield ipv4, "redistribute connected route-map CONNECTED"
     for peer, session in at(bgp, "neighbor").items():

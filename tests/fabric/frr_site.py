@@ -14,6 +14,7 @@ from typing import Any
 
 from frr_boxes import Box, Router, cable
 from frr_nvue import Nvue
+from frr_rendering import TIMERS
 from frr_switch import FrrSwitch
 
 from provisioner.model.place import NodePlace, RailEnd, SwitchPlace, Uplink
@@ -172,7 +173,7 @@ class FrrSite:
             box = self.boxes[edge]
             assert isinstance(box, Router)
             box.ip(f"address add {host}/32 dev lo", f"address add {UNLISTED}/32 dev lo")
-            lines = [f"router bgp {EDGE_ASN[edge]}", f"bgp router-id {host}", "timers bgp 1 3"]
+            lines = [f"router bgp {EDGE_ASN[edge]}", f"bgp router-id {host}", TIMERS]
             for rail in range(PLAN.leaves):
                 box.ip(f"address add {edge_address(edge, rail, 1)}/31 dev eth{rail}")
                 asn = self.addressing.asn(SwitchPlace("leaf", 0, 0, rail))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -23,7 +24,9 @@ from provisioner.model.plan import Disruption, Step, StepKind
 pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not())
 
 A, B = 0, 1
-IDLE_BPS = 100_000  # bytes a second, of all ports of a switch: sessions are left
+ECHOES = 100
+ECHO_BYTES = 4 * 1400  # at a switch, of one echo: there and back, in and out; sessions are less
+BOOTS_AFTER_S = 8.0  # at most, while somebody looks who carries
 STEP = Step(
     kind=StepKind.ACTIVATE,
     activation=Activation.IMAGE_REBOOT,
@@ -51,8 +54,11 @@ async def upgraded(world: World, switch: str) -> Any:
     return await do(world.effects, hold, work, None)
 
 
-async def carrying(site: FrrSite, tier: str) -> dict[str, bool]:
-    """Which switches of a tier carry more than sessions, by the kernel's own counters."""
+async def carrying(site: FrrSite, tier: str, stream: Stream) -> dict[str, bool]:
+    """Which switches of a tier carry the stream, by the kernel's own counters.
+
+    Counted while so many echoes come back, however long that takes: no clock decides.
+    """
 
     def counted() -> dict[str, int]:
         return {
@@ -62,9 +68,9 @@ async def carrying(site: FrrSite, tier: str) -> dict[str, bool]:
         }
 
     before = counted()
-    await asyncio.sleep(1.0)
+    assert await asyncio.to_thread(stream.answered, ECHOES)
     after = counted()
-    return {name: after[name] - before[name] > IDLE_BPS for name in after}
+    return {name: after[name] - before[name] > ECHOES * ECHO_BYTES / 4 for name in after}
 
 
 async def story(world: World, tier: str, stream: Stream) -> Any:
@@ -72,16 +78,21 @@ async def story(world: World, tier: str, stream: Stream) -> Any:
     site = world.site
     busy = ""
     while not busy:  # routes take a moment; the whole scenario has its limit
-        busy = next((name for name, much in (await carrying(site, tier)).items() if much), "")
-    loop, booting = asyncio.get_running_loop(), asyncio.Event()
+        now = await carrying(site, tier, stream)
+        busy = next((name for name, much in now.items() if much), "")
+    loop, booting, looked = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
 
     def meet(method: str, path: str) -> None:
         if method == "POST" and path.endswith("/system/image"):  # drained: boot-next comes now
             loop.call_soon_threadsafe(booting.set)
+            looked.wait(BOOTS_AFTER_S)
 
     async def watch() -> dict[str, bool]:
         await booting.wait()
-        return await carrying(site, tier)
+        try:
+            return await carrying(site, tier, stream)
+        finally:
+            looked.set()
 
     stream.forget()
     site.nvue[busy].meet = meet

@@ -135,7 +135,8 @@ def test_a_node_that_a_tenant_gives_back_reaches_it_no_more_and_a_deleted_vrf_is
         early = await keeper.delete(BLUE)
         shrunk = await keeper.shrink(BLUE, 1, [a])
         taken = await world.fence(A)
-        apart = reaches(site, {A: MAINT, B: BLUE, C: MAINT})
+        # others in maintenance are reached a moment later: a fence does not wait for their routes
+        apart = reaches(site, {A: MAINT, B: BLUE})
         last = await keeper.shrink(BLUE, 0)
         told = (early, shrunk, last, taken, await world.fence(B))
         assert [n.id for n in last.nodes] == [b]
@@ -168,7 +169,12 @@ def to_a_bmc(site: FrrSite) -> Any:
     return site.boxes[site.nodes[A]], site.address(A), BMC
 
 
-@pytest.mark.parametrize("plant", PLANTS, ids=lambda p: p.name)
+def marks(plant: Plant) -> Any:
+    """The gate's own tests have each of these faults; here are those that packets show best."""
+    return () if plant.check in ("foreign_targets", "shut_out", "mtu") else pytest.mark.long
+
+
+@pytest.mark.parametrize("plant", [pytest.param(p, marks=marks(p), id=p.name) for p in PLANTS])
 def test_what_somebody_did_behind_the_api_keeps_a_node_from_its_tenant(
     site: FrrSite, plant: Plant
 ) -> None:

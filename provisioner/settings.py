@@ -238,6 +238,11 @@ class Settings(
     watch_node_s: float = Field(
         300.0, gt=0, description="A released node is glanced at this often: a request for each BMC."
     )
+    watch_told_s: float = Field(
+        0.0,
+        ge=0,
+        description="A BMC whose events come to us is glanced at this often only; 0: every time.",
+    )
     watch_parts_s: float = Field(
         86400.0, gt=0, description="Between two full readings of a released node's parts."
     )

@@ -99,6 +99,10 @@ class EventFeeds:
         made = self._ours.get((node, bmc))
         return Way.SUBSCRIPTION if made is not None and made.path else Way.POLLED
 
+    def tells(self, node: str, bmc: str) -> bool:
+        """Whether this BMC's news come to us without our asking."""
+        return self.way(node, bmc) in (Way.STREAM, Way.SUBSCRIPTION)
+
     async def attend(self, node: Node, bmc: BmcRef) -> None:
         """See to it that this BMC tells us what happens, in the best way that it offers."""
         key = (node.id, bmc.name)

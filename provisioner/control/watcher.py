@@ -56,6 +56,7 @@ class _Turns:
     parts_at: float
     began_at: float
     heard: dict[str, float] = field(default_factory=dict)
+    asked: dict[str, float] = field(default_factory=dict)  # when a glance at it was answered
     metrics: dict[str, dict[str, float]] = field(default_factory=dict)
 
 
@@ -219,22 +220,30 @@ class Watcher:
         now = self._clock.now()
         turns.glance_at = now + self._settings.watch_node_s
         level: dict[str, Sequence[Found | Signal]] = {}
-        for bmc in node.bmcs:
+        asked = [b for b in node.bmcs if not self._told(node, b, turns, now)]
+        for bmc in asked:
+            turns.asked.pop(bmc.name, None)
             seen = await self.eyes.glance(node, bmc)
             if not isinstance(seen, Blocker):
-                turns.heard[bmc.name] = self._clock.now()
+                turns.heard[bmc.name] = turns.asked[bmc.name] = self._clock.now()
                 source = f"glance/{bmc.name}"
                 told = signals(Pushed(events=seen), node.id, bmc.name, now)
                 level[source] = [s for s in told if s.active]
                 await self.feeds.attend(node, bmc)
         now = self.looked[node.id] = self._clock.now()
-        heard = {b.name: turns.heard.get(b.name, 0.0) for b in node.bmcs}
+        heard = {b.name: turns.heard.get(b.name, 0.0) for b in asked}
         limit_s = self._settings.watch_silent_s
         level["watch.silent"] = watch_rules.silent(heard, turns.began_at, now, limit_s)
         certificate = await self._store.certificate(node.certificate) if node.certificate else None
         level["watch.age"] = watch_rules.certificate_age(certificate, now)
         if await self.keeper.level(node.id, level):
             await self.keeper.consider(node)
+
+    def _told(self, node: Node, bmc: BmcRef, turns: _Turns, now: float) -> bool:
+        """Whether it tells us by itself, and answered lately: a reset may have ended that."""
+        if now - turns.asked.get(bmc.name, 0.0) >= self._settings.watch_told_s:
+            return False
+        return self.feeds.tells(node.id, bmc.name)
 
     async def _sweep(self, node: Node, turns: _Turns) -> None:
         """All versions of every BMC of a node, and all parts now and then."""

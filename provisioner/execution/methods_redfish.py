@@ -7,6 +7,7 @@ and nothing failed; what runs is verified after the activation, from a fresh inv
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from itertools import chain, repeat
 
 from provisioner.execution.once import Act, Sent, Snapshot
 from provisioner.execution.pacing import growing
@@ -123,10 +124,11 @@ async def _task(
     ref: TaskRef | None = None
     last, seen = "no progress was seen", False
     waits = growing(settings.poll_s)
-    wait_s = 0.0 if now - entry.intended_at > settings.poll_s else next(waits)  # taken up: at once
+    if now - entry.intended_at > settings.poll_s:
+        # taken up again, with thousands of others perhaps: at once, and then at an even pace
+        waits = chain((0.0,), repeat(settings.poll_s))
     while site.clock.now() < until:
-        await site.clock.sleep(wait_s)
-        wait_s = next(waits)
+        await site.clock.sleep(next(waits))
         try:
             ref = ref or await _watched(client, entry)
             view = await client.task(ref)

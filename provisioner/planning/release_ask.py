@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from zlib import crc32
 
 from provisioner.model.leaf_state import LeafState
@@ -46,7 +47,7 @@ class GateAsk:
     storage_of: tuple[tuple[str, str], ...] = ()  # (other tenant's VRF, storage VRF) allowed
     guids: tuple[Port, ...] = ()  # InfiniBand ports, whose partitions are judged instead
 
-    @property
+    @cached_property  # every leaf and VRF is held against them
     def prefixes(self) -> frozenset[str]:
         """The networks of its links, as planned."""
         addresses = (p.address for p in self.ports if p.address)

@@ -49,11 +49,7 @@ def far(ask: GateAsk, leaf: LeafState) -> Iterator[GateRow]:
 
 def _present(ask: GateAsk, leaf: LeafState, own: VrfState) -> Iterator[GateRow]:
     """The prefixes of its own ports, and on an overlay those of the node's other leaves as well."""
-    here = {
-        str(ipaddress.ip_interface(p.address).network)
-        for p in ask.ports
-        if p.switch == leaf.switch and p.address
-    }
+    here = {str(net(p.address)) for p in ask.ports if p.switch == leaf.switch and p.address}
     by_prefix: dict[str, list[RouteState]] = {}
     for route in own.routes:
         by_prefix.setdefault(route.prefix, []).append(route)

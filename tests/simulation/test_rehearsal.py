@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from provisioner.model.campaign import Campaign
 from provisioner.model.campaign_policy import Policy
 from provisioner.opening import read_matrix
 from provisioner.store.campaign_rows import CampaignRows
+from provisioner.twin import rehearsal_process
 from provisioner.twin.loop import run
 from provisioner.twin.recorded import simulated
 from provisioner.twin.rehearsal import prepared, rehearse
@@ -99,3 +102,31 @@ def test_a_twin_stands_at_the_versions_that_were_recorded(
 
     machine = twin.site.machines[twin.names.twin[name]]
     assert {f.running for (_, i), f in machine.firmware.items() if i == "DPU_NIC"} == {"32.42.1000"}
+
+
+@pytest.mark.long
+def test_the_process_that_the_daemon_starts_says_what_a_rehearsal_says(
+    drafted: tuple[Campaign, Recorded, int], tmp_path: Path
+) -> None:
+    campaign, recorded, of = drafted
+    world = World(tmp_path, nodes=1, seed=3)
+    given = rehearsal_process.Given(
+        campaign=campaign,
+        nodes=tuple(recorded.nodes),
+        inventories=recorded.inventories,
+        tenants=tuple(recorded.tenants),
+        of=of,
+        matrix=read_matrix([MATRIX, world.files.overlay]),
+        settings=world.settings,
+    )
+
+    process = [sys.executable, "-m", rehearsal_process.__name__]
+    ran = subprocess.run(process, input=given.model_dump_json(), capture_output=True, text=True,
+                         check=False)  # fmt: skip
+
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    told = json.loads(ran.stdout)
+    assert told["report"]["state"] == "done"
+    assert told["violations"] == []
+    nonsense = subprocess.run(process, input="{}", capture_output=True, text=True, check=False)
+    assert (nonsense.returncode, nonsense.stdout) == (1, "")

@@ -92,7 +92,8 @@ def read_fleet(
 
 
 def _counted(connection: Connection, what: object, table: object, where: object) -> dict[str, int]:
-    query = select(what, func.count()).select_from(table).where(where).group_by(what)  # type: ignore[call-overload]
+    counted = select(what, func.count())  # type: ignore[call-overload]
+    query = counted.select_from(table).where(where).group_by(what)
     return {str(row[0]): row[1] for row in connection.execute(query)}
 
 

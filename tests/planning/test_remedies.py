@@ -6,11 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provisioner.model.alert import Alert, Classification
 from provisioner.model.case import (
     Case,
     Ending,
-    Fault,
     Origin,
     Outcome,
     PartClass,
@@ -24,8 +22,7 @@ from provisioner.model.case import (
 from provisioner.model.inventory import Device, DeviceKind, Inventory
 from provisioner.model.location import Location, Port
 from provisioner.model.node import BmcRef, Node, NodeKind, Placement, State
-from provisioner.planning import case_policy, offenders, parts, remedies, repair_report
-from provisioner.planning.case_policy import CasePolicy
+from provisioner.planning import offenders, parts, remedies, repair_report
 from provisioner.planning.erasure import owed
 from provisioner.planning.erasure import policy_of as erasure_policy
 from provisioner.planning.offenders import Advice, OffenderPolicy
@@ -237,48 +234,6 @@ def test_old_cases_a_leaf_and_another_host_say_little_against_a_node() -> None:
     ]
 
     assert offenders.score("n", cases, NOW, policy).score < 0.1
-
-
-ALERTS = {
-    "a fatal event cuts off": ([Classification.FATAL_EVENT], Origin.EVENT, Service.CUT_OFF),
-    "hardware drains": ([Classification.HARDWARE], Origin.EVENT, Service.DRAIN),
-    "a link is kept": ([Classification.LINK], Origin.EVENT, Service.KEEP),
-    "a tenant's word drains": ([], Origin.TENANT, Service.DRAIN),
-    "a person's word is kept": ([], Origin.OPERATOR, Service.KEEP),
-}
-
-
-@pytest.mark.parametrize("sentence", ALERTS)
-def test_policy_decides_what_becomes_of_the_tenant(sentence: str) -> None:
-    classes, origin, service = ALERTS[sentence]
-
-    assert case_policy.service_for(classes, origin, CasePolicy()) is service
-    assert case_policy.service_for(classes, origin, CasePolicy(service="keep")) is Service.KEEP
-
-
-def test_a_tenant_may_put_a_drain_off_for_two_weeks_and_no_more() -> None:
-    waiting = case(service=Service.DRAIN, drain_at=NOW + DAY_S)
-
-    good = case_policy.deferred(waiting, NOW + 13 * DAY_S, CasePolicy(), NOW)
-    late = case_policy.deferred(waiting, NOW + 15 * DAY_S, CasePolicy(), NOW)
-    cut = case_policy.deferred(case(drain_at=NOW), NOW + DAY_S, CasePolicy(), NOW)
-
-    assert isinstance(good, Case)
-    assert good.drain_at == NOW + 13 * DAY_S
-    assert isinstance(late, str)
-    assert isinstance(cut, str)
-
-
-def test_what_a_person_said_is_evidence_and_not_measured() -> None:
-    told = case(origin=Origin.TENANT, reason="jobs hang")
-    node = Node(id="n", kind=NodeKind.HOST)
-    alert = Alert(node="n", id="LinkFlap", target="p0", source="watch", since=NOW, last_at=NOW)
-
-    seen = case_policy.faults_of(node, None, [alert], told)
-
-    assert [f.source for f in seen] == ["report", "alert"]
-    assert case_policy.keys(seen) == ("alert:LinkFlap:p0",)
-    assert case_policy.keys([Fault(source="event_log", id="x")]) == ()
 
 
 def test_the_report_tells_times_by_stage_part_and_vendor_and_what_a_tenant_had() -> None:

@@ -1,7 +1,4 @@
-"""Sessions of tests among nodes on simulated hosts: lent partners, who leaves, and crashes.
-
-Nodes are put where the journey would have brought them; everything from there on is the daemon's.
-"""
+"""Sessions of tests among nodes: put where the journey would have brought them, then driven."""
 
 from __future__ import annotations
 
@@ -26,8 +23,7 @@ from provisioner.model.node import Node, NodeKind, Placement, State
 from provisioner.model.outcome import Reason
 from provisioner.sim import fault_presets
 
-HOUR_S = 3600.0
-Act = Callable[["Place"], Any]
+HOUR_S, Act = 3600.0, Callable[["Place"], Any]
 
 
 class Place:

@@ -2,6 +2,7 @@
 PYTHON ?= python3.11
 VENV   := .venv
 ARGS   ?=
+WORKERS ?= 3 # of the tests: many wait for devices rather than compute
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
@@ -20,7 +21,7 @@ $(STAMP): requirements.lock pyproject.toml
 	@PYTHON="$(PYTHON)" .ci/setup "$(VENV)" "$(STAMP)"
 
 test: setup ## run the tests; ARGS are pytest's (ARGS="-k planner -x")
-	$(VENV)/bin/pytest -n 2 $(ARGS)
+	$(VENV)/bin/pytest -n $(WORKERS) $(ARGS)
 
 test-long: setup ## the tests that CI has no time for: whole matrices of faults, golden stories, soaks
 	$(VENV)/bin/pytest -n 2 -m long $(ARGS)

@@ -43,7 +43,7 @@ def site_clock(directory: Path) -> WallClock:
         speed, epoch = float(told["speed"]), float(told["epoch"])
         if not 0.0 < speed <= SPEED_MAX or not math.isfinite(epoch):
             raise ValueError("out of bounds")
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):  # whoever opens the directory says so
         return WallClock()
     except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
         remedy = "Delete it; a daemon on a simulated site writes it again when it starts."

@@ -217,7 +217,9 @@ def test_the_journey_in_the_documents_is_the_journey():
 def test_every_link_of_a_document_leads_somewhere(path: Path):
     links = re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", path.read_text())
 
-    assert [link for link in links if not (path.parent / link).exists()] == []
+    # what `make docs` makes of the code is not there before; it fails on a link that leads nowhere
+    kept = [link for link in links if not link.startswith("generated/")]
+    assert [link for link in kept if not (path.parent / link).exists()] == []
 
 
 @pytest.mark.parametrize("play", sorted((ROOT / "ansible" / "playbooks").glob("*.yml")), ids=named)

@@ -148,12 +148,12 @@ class Service:
 
 
 def raise_silence(gaps: Sequence[Gap]) -> None:
-    """Raise for a BMC that gave nothing: silence, nonsense, refused logins are no facts of it."""
+    """Raise for a BMC that gave nothing: silence and refused logins are no facts about a device."""
     for gap in gaps:
         told = f"{gap.source}: {gap.detail}"
         if gap.reason is Reason.LOGIN_REFUSED:
             raise LoginRefused(told)
-        if gap.reason in (Reason.UNREACHABLE, Reason.TOO_LARGE, Reason.MALFORMED):
+        if gap.reason in (Reason.UNREACHABLE, Reason.TOO_LARGE):
             raise Unreachable(told, maybe_executed=False)
 
 

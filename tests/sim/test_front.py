@@ -136,6 +136,7 @@ def test_every_wire_preset_changes_some_answer_and_only_of_its_bmc(desk: Desk, n
         ("GET", "/redfish/v1/Systems/1/Oem/X"),
         ("GET", "/redfish/v1/Managers/1"),
         ("GET", "/redfish/v1/Chassis/HGX_ERoT_BMC_0"),
+        ("GET", "/redfish/v1/Chassis/1/NetworkAdapters"),
         ("GET", "/redfish/v1/UpdateService"),
         ("GET", "/redfish/v1/UpdateService/FirmwareInventory"),
         ("GET", "/redfish/v1/UpdateService/FirmwareInventory/HGX_FW_BMC_0"),

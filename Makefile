@@ -6,7 +6,7 @@ WORKERS ?= 3 # of the tests: many wait for devices rather than compute
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test test-ha audit lint docs tutorial format demo soak fuzz fuzz-lock bench lock clean \
+.PHONY: help setup test test-long test-ha audit lint docs tutorial format demo soak fuzz fuzz-lock bench lock clean \
 	image image-check image-test vm-test image-lock bench-ansible bench-isolation \
 	soak-ports bench-firmware bench-release bench-campaign bench-intake bench-api bench-console bench-watch bench-recovery bench-scale bench-plan bench-store screenshots wheel crash-points
 

@@ -259,6 +259,10 @@ def _placed(component: Component, bmc: BmcRef) -> Component:
 def _devices(node: Node, seen: Sequence[Inventory]) -> tuple[Device, ...]:
     """Parts without doubles: a card is seen by the host's BMC and by its own, which knows more."""
     own_serials = {bmc.serial for bmc in node.bmcs if bmc.kind != "host" and bmc.serial}
+    # a card that was exchanged has no serial of before: what its own BMC says counts
+    for inventory, bmc in zip(seen, node.bmcs, strict=True):
+        if bmc.kind != "host":
+            own_serials |= {d.serial for d in inventory.devices if d.serial and _is_dpu(d)}
     devices = []
     for inventory, bmc in zip(seen, node.bmcs, strict=True):
         if bmc.kind == "host":
@@ -266,11 +270,16 @@ def _devices(node: Node, seen: Sequence[Inventory]) -> tuple[Device, ...]:
             continue
         kind = DeviceKind.DPU if bmc.kind == "dpu" else DeviceKind.NIC
         for device in inventory.devices:
-            if device.kind is DeviceKind.DPU:
+            if _is_dpu(device):
                 devices.append(device.model_copy(update={"kind": kind, "slot": bmc.name}))
             elif device.kind is DeviceKind.BMC:
                 devices.append(device.model_copy(update={"slot": bmc.name}))
     return tuple(devices)
+
+
+def _is_dpu(device: Device) -> bool:
+    """How a card's own BMC shows the card that it is on."""
+    return device.kind is DeviceKind.DPU
 
 
 def _is_card(device: Device, own_serials: set[str]) -> bool:

@@ -5,6 +5,9 @@ ARGS   ?=
 WORKERS ?= 3 # of the tests: many wait for devices rather than compute
 STAMP  := $(VENV)/.installed
 
+# each start of the program would compile everything anew
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help setup test test-long test-ha audit lint docs tutorial format demo soak fuzz fuzz-lock bench lock clean \
 	image image-check image-test vm-test image-lock bench-ansible bench-isolation \
@@ -21,7 +24,7 @@ $(STAMP): requirements.lock pyproject.toml
 	@PYTHON="$(PYTHON)" .ci/setup "$(VENV)" "$(STAMP)"
 
 test: setup ## run the tests; ARGS are pytest's (ARGS="-k planner -x")
-	$(VENV)/bin/pytest -n $(WORKERS) $(ARGS)
+	$(VENV)/bin/pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
 test-long: setup ## the tests that CI has no time for: whole matrices of faults, golden stories, soaks
 	$(VENV)/bin/pytest -n 2 -m long $(ARGS)

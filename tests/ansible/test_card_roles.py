@@ -171,6 +171,7 @@ def test_run_time_settings_are_lost_at_a_boot_and_applied_and_read_back_again(
     assert refused(first["host-2"], "is still pcp")
 
 
+@pytest.mark.long
 def test_a_host_that_is_gone_slow_or_loses_power_in_a_burn_ends_as_its_own(
     furnished: list[Host], tmp_path: Path
 ):

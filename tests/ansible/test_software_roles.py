@@ -99,6 +99,7 @@ def test_what_would_break_a_host_is_refused_with_nothing_changed(
     assert truth(furnished) == before
 
 
+@pytest.mark.long
 def test_migration_from_ofed_a_dependency_and_a_full_disk_each_end_as_their_own_hosts(
     furnished: list[Host], tmp_path: Path
 ):

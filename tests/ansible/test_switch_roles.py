@@ -157,6 +157,7 @@ def test_a_sonic_switch_gets_its_configuration_and_image_once_and_keeps_them(
     assert (after["patches"], after["saves"], after["installs"]) == (1, 1, 1)
 
 
+@pytest.mark.long
 def test_what_sonic_refuses_changes_nothing(on_sonic: Host, tmp_path: Path):
     unnamed = {"config": {"VRF": {"RED": {}}}}
     absent = {"config": {"INTERFACE": {"Ethernet0": {"vrf_name": "VrfBLUE"}}}}

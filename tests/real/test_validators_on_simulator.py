@@ -93,8 +93,8 @@ def test_the_interop_validator_finds_a_host_fit_for_ironic(tmp_path: Path) -> No
     assert passed["/redfish/v1/Systems/1"] > 15
 
 
-@pytest.mark.slow
 @pytest.mark.long
+@pytest.mark.slow
 def test_the_use_case_checkers_fault_only_power_on_of_a_running_host(tmp_path: Path) -> None:
     with served(speed=20) as site:
         keep_sessions(site, "su0-n00/host")

@@ -28,6 +28,7 @@ def loads(report: HealthReport) -> set[str]:
     return {r.check for r in report.results} & set(TESTS)
 
 
+@pytest.mark.long
 def test_a_node_that_waits_is_looked_at_again_when_its_cohort_turns_out_better(
     tmp_path: Path,
 ) -> None:

@@ -112,9 +112,12 @@ BLOCKED = {
     "disks that change between two looks": (faulty("disks_change"), Reason.NOT_SANITIZED, "disk"),
     "answers that are nonsense": (faulty("steps_garbled"), Reason.MALFORMED, "agent"),
 }
+LONG = ("an agent with foreign addresses", "an agent with a foreign token")  # as one never calls
 
 
-@pytest.mark.parametrize("case", BLOCKED)
+@pytest.mark.parametrize(
+    "case", [pytest.param(c, marks=pytest.mark.long if c in LONG else ()) for c in BLOCKED]
+)
 def test_a_node_that_cannot_be_proved_clean_is_quarantined_and_stays_fenced(
     tmp_path: Path, case: str
 ) -> None:

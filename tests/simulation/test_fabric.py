@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
 import virtual_time
 from rig import World
 
@@ -97,6 +98,7 @@ async def died(directory: Path) -> Ended:
     return await gathered(world)
 
 
+@pytest.mark.long
 def test_a_daemon_that_dies_in_the_middle_of_a_session_changes_nothing(tmp_path: Path) -> None:
     ended = virtual_time.run(died(tmp_path))
 

@@ -58,6 +58,7 @@ def update_supply(world: World) -> None:
     machine.power_cycle(world.clock.now())
 
 
+@pytest.mark.long
 def test_after_an_update_what_it_concerns_is_tested_and_the_rest_stays_proved(
     tmp_path: Path,
 ) -> None:

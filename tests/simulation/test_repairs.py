@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from repairing import HOUR_S, Shop, lived
 
 from provisioner.model.case import Case, Ending, Origin, Stage
@@ -21,6 +22,7 @@ def suspect(case: Case) -> tuple[str, str]:
     return case.suspect.kind.value, case.suspect.part
 
 
+@pytest.mark.long
 def test_what_a_rung_cures_is_cured_by_it_and_the_rest_by_people(tmp_path: Path) -> None:
     async def story(shop: Shop) -> tuple[Case, Case, Case, Case, Node, str]:
         shop.broken("gpu_lost_until_cold_boot")
@@ -57,6 +59,7 @@ def test_what_a_rung_cures_is_cured_by_it_and_the_rest_by_people(tmp_path: Path)
     assert wrong == []
 
 
+@pytest.mark.long
 def test_a_daemon_that_is_killed_in_the_middle_repairs_no_step_twice(tmp_path: Path) -> None:
     async def story(shop: Shop) -> tuple[Case, list[str], list[str]]:
         shop.broken("link_narrow_until_reseat")

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TypeVar
 
+import pytest
 import virtual_time
 from rig import World
 
@@ -120,6 +121,7 @@ def test_a_daemon_that_dies_while_it_fences_a_reclaimed_node_fences_it(tmp_path:
     assert wrong == []
 
 
+@pytest.mark.long
 def test_a_part_swapped_after_certification_is_certified_before_it_is_released(
     tmp_path: Path,
 ) -> None:
@@ -139,6 +141,7 @@ def test_a_part_swapped_after_certification_is_certified_before_it_is_released(
     assert wrong == []
 
 
+@pytest.mark.long
 def test_a_swapped_part_that_is_not_well_is_never_released(tmp_path: Path) -> None:
     async def story(world: World) -> Node:
         await state(world, State.CERTIFIED)
@@ -167,6 +170,7 @@ def test_a_part_swapped_under_a_tenant_is_told_and_its_certificate_revoked(tmp_p
     assert revoked
 
 
+@pytest.mark.long
 def test_a_tenant_may_boot_what_it_was_given(tmp_path: Path) -> None:
     async def story(world: World) -> tuple[Node, bool]:
         world.site.machines[HOST].power_cycle(world.clock.now())
@@ -180,6 +184,7 @@ def test_a_tenant_may_boot_what_it_was_given(tmp_path: Path) -> None:
     assert not revoked
 
 
+@pytest.mark.long
 def test_an_expired_certificate_leads_back_to_the_checks(tmp_path: Path) -> None:
     async def story(world: World) -> tuple[Node, Node, list[str]]:
         first = await state(world, State.CERTIFIED)

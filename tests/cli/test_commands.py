@@ -1,0 +1,44 @@
+"""The list of commands says what the commands say, and loads nothing to say it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from provisioner.cli.commands import COMMANDS, load
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_list_has_the_first_paragraph_of_each_command(name: str) -> None:
+    first = (load(name).help or "").split("\n\n")[0]
+
+    assert " ".join(first.split()) == COMMANDS[name].about
+
+
+@pytest.mark.parametrize("words", [["--help"], ["wher"], ["xid", "79"]])
+def test_what_was_not_asked_for_is_not_loaded(words: list[str]) -> None:
+    script = (
+        "import sys; from provisioner.cli import main\n"
+        f"sys.argv = ['provisioner', *{words!r}]\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "heavy = {'sqlalchemy', 'asyncssh', 'provisioner.demo'}\n"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=120
+    )
+
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_a_misspelled_command_is_answered_with_what_was_meant() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "provisioner", "wher"], capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == 2
+    assert "Did you mean 'where'?" in done.stderr

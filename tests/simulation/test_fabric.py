@@ -68,6 +68,7 @@ async def lived(directory: Path, nodes: int, faults: Mapping[str, str]) -> Ended
     return await gathered(world)
 
 
+@pytest.mark.long
 def test_a_bad_cable_is_named_and_everybody_else_is_released(tmp_path: Path) -> None:
     ended = virtual_time.run(lived(tmp_path, 6, {"su0-n02": "cable_lossy"}))
 

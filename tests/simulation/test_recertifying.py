@@ -84,6 +84,7 @@ def test_periodic_tests_come_with_the_certificates_end_and_keep_their_reason(
     assert set(sources(second)) == {"a", "b"}
 
 
+@pytest.mark.long
 def test_a_release_is_refused_by_a_gate_that_is_not_proved(tmp_path: Path) -> None:
     """A site that begins to demand the long burn: its floors are not learned, so none passes."""
 

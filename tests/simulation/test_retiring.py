@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from repairing import HOST, HOUR_S, Shop, lived
 
 from provisioner.model.case import Case, Ending, Origin
@@ -28,6 +29,7 @@ async def admitted(shop: Shop, node: Node, users: dict[str, str]) -> set[bool]:
     return found
 
 
+@pytest.mark.long
 def test_a_retired_node_is_erased_closed_and_forgotten_however_often_the_daemon_dies(
     tmp_path: Path,
 ) -> None:

@@ -101,6 +101,7 @@ def test_a_reclaimed_node_is_fenced_converged_and_certified_anew(tmp_path: Path)
     assert wrong == []
 
 
+@pytest.mark.long
 def test_a_daemon_that_dies_while_it_fences_a_reclaimed_node_fences_it(tmp_path: Path) -> None:
     async def story(world: World) -> Node:
         await want(world, 0)
@@ -156,6 +157,7 @@ def test_a_swapped_part_that_is_not_well_is_never_released(tmp_path: Path) -> No
     assert wrong == []
 
 
+@pytest.mark.long
 def test_a_part_swapped_under_a_tenant_is_told_and_its_certificate_revoked(tmp_path: Path) -> None:
     async def story(world: World) -> tuple[Node, bool]:
         swap_gpu(world)

@@ -98,6 +98,7 @@ class Fleet:
     database: str
     daemons: list[Daemon]
     clock: WallClock
+    used: bool = False  # DBOS' tables are there
 
     async def reconnect(self) -> None:
         """The test's own connections, after the server was restarted."""
@@ -109,7 +110,7 @@ class Fleet:
         for daemon in self.daemons:
             old, new = self.server.url(self.database), self.server.url(database)
             daemon.command = [new if word == old else word for word in daemon.command]
-        self.database = database
+        self.database, self.used = database, False
         self.store = open_store(self.server.url(database))
 
     async def truth(self) -> dict[str, Any]:
@@ -126,7 +127,7 @@ class Fleet:
             assert time.monotonic() < ends, f"{what}: not within {limit_s} s\n{await self.tell()}"
             for daemon in self.daemons:
                 daemon.look_after()
-            await asyncio.sleep(0.2)
+            await asyncio.sleep(0.5)  # each look starts a psql
 
     async def owners(self) -> Counter[str]:
         """Which daemon drives how many operations now, as DBOS' rows say."""
@@ -145,8 +146,9 @@ class Fleet:
 
     def _counted(self, query: str) -> Counter[str]:
         there = "SELECT to_regclass('dbos.workflow_status') IS NOT NULL"
-        if self.server.sql(self.database, there) != ["t"]:
+        if not self.used and self.server.sql(self.database, there) != ["t"]:
             return Counter()  # no daemon was there yet
+        self.used = True
         rows = [line.split("|") for line in self.server.sql(self.database, query)]
         return Counter({executor: int(count) for executor, count in rows if executor})
 

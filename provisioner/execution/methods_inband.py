@@ -71,6 +71,7 @@ def nic_firmware(site: Site, node: Node, step: Step, inventory: Inventory) -> Wo
         "image": step.artifact,
         "sha256": step.sha256,
         "url": site.artifacts.pull_url(step.artifact),
+        "again": step.force,
     }
     wanted = dict.fromkeys(devices, step.to_version)
     return _work(site, node, step, "nic_firmware", variables, "burned", wanted)

@@ -35,7 +35,7 @@ async def push(site: Site, node: Node, step: Step, inventory: Inventory) -> Work
         return path
 
     async def send() -> Sent | Blocker:
-        sent = await client.push(step.component, step.slots, path)
+        sent = await client.push(step.component, step.slots, path, force=step.force)
         return sent if isinstance(sent, Blocker) else Sent(task=sent.path)
 
     async def finish(entry: LedgerEntry) -> Blocker | None:
@@ -144,6 +144,9 @@ async def _task(
             continue
         if view.failed is not None:
             return _failed(node, step, view.failed)
+        if view.done and view.skipped and step.from_version == step.to_version:
+            # to write it once more was all that was asked for
+            return _failed(node, step, view.skipped)
         if view.done:
             return None
         last = f"{view.state}, {view.percent if view.percent is not None else '?'} %"

@@ -48,6 +48,7 @@ class Step(Record):
     method: str = ""  # name of the update method, from components/
     artifact: str = ""  # file name in the artifact store; "" for methods that need none
     sha256: str = ""
+    force: bool = False  # UPDATE: an older or the same version, else refused or skipped
     activation: Activation  # UPDATE: what it will wait for; ACTIVATE: the reset to do
     bmcs: tuple[str, ...] = ()  # ACTIVATE by bmc_reset: which BMCs
     activates: tuple[tuple[str, str], ...] = ()  # ACTIVATE: (component kind/slot, version)

@@ -39,6 +39,7 @@ class Hop:
     method: str
     artifact: str
     sha256: str
+    downgrade: bool
     duration_s: int
     disruption: Disruption
     evidence: str
@@ -155,6 +156,7 @@ class Moves:
             method=method,
             artifact=artifact,
             sha256=sha256,
+            downgrade=edge.downgrade,
             duration_s=source.duration_s or declared.duration_s,
             disruption=declared.disruption,
             evidence=edge.evidence,

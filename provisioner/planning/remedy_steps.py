@@ -100,6 +100,7 @@ def _reflash(
         method=method,
         artifact=artifact,
         sha256=sha256,
+        force=True,  # "Component image is identical": skipped otherwise
         activation=edge.activates_by,
         disruption=Disruption.NONE,
         duration_s=edge.duration_s or 1800,

@@ -38,6 +38,7 @@ def _update(
         method=hop.method,
         artifact=hop.artifact,
         sha256=hop.sha256,
+        force=hop.downgrade,
         activation=hop.activation,
         bmcs=tuple(sorted({s.bmc for s in track.seen if s.bmc})),
         disruption=hop.disruption,

@@ -40,6 +40,7 @@ class TaskView(Record):
     messages: tuple[str, ...] = ()
     done: bool = False  # ended, well or badly
     failed: str | None = None
+    skipped: str = ""  # nothing was written, since the same image was there: what it says of it
     vanished: bool = False
     awaits: Activation | None = None  # what the device says the new version waits for
 
@@ -77,6 +78,7 @@ def of_task(body: Json) -> TaskView:
         messages=tuple(dict.fromkeys(m.said or m.key for m in found if m.said or m.key)),
         done=done,
         failed=_failure(state, text(body.get("TaskStatus")) or "", found) if done else None,
+        skipped=_skipped(found) if done else "",
         awaits=awaited(found),
     )
 
@@ -112,6 +114,13 @@ def _is_bad(message: Message) -> bool:
         return False
     nothing = any(_NOTHING_MATCHED in a for a in message.args) or _NOTHING_MATCHED in message.said
     return nothing or bool(_FAILED.search(message.key)) or message.severity == "Critical"
+
+
+def _skipped(found: tuple[Message, ...]) -> str:
+    """pldm names each component that it left as it was (facts: redfish 3.1)."""
+    keys = {m.key for m in found}
+    skipped = [m for m in found if m.key == "ComponentUpdateSkipped"]
+    return _words(skipped[0]) if skipped and "TransferringToComponent" not in keys else ""
 
 
 def _words(message: Message) -> str:

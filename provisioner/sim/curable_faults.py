@@ -37,6 +37,8 @@ ALL: tuple[tuple[str, str, str, str, tuple[str, ...], dict[str, Any]], ...] = (
      "GPU_SXM_7", (AC_CYCLE,), {"link_width": 8}),
     ("link_narrow_until_reseat", "H32", "a PCIe link is narrow until a person reseats the part",
      "GPU_SXM_7", (RESEAT,), {"link_width": 8}),
+    ("queue_stuck_until_reflash", "H33", "a card stops until its firmware is written again",
+     "NIC_2", (REFLASH,), {"queue_stuck": 1}),
 )  # fmt: skip
 
 

@@ -162,7 +162,8 @@ class Inband:
         writes = [
             (f"{items[pci].bmc}/DPU_NIC", view.machine.durations.nic_burn_s, pci)
             for pci in items
-            if version
+            if variables.get("again")
+            or version
             not in (items[pci].staged, items[pci].running if not items[pci].staged else "")
         ]
 

@@ -77,6 +77,20 @@ def test_firmware_is_burned_once_and_runs_after_the_reset_that_was_asked_for(
     assert [state_of(h)["burns"] for h in (wrong, mute)] == [0, 0]
 
 
+@pytest.mark.long
+def test_firmware_that_is_there_is_burned_again_where_that_is_asked_for(
+    furnished: list[Host], tmp_path: Path
+):
+    host = furnished[0]
+    call = {"devices": BOTH, **FIRMWARE}
+    play("nic_firmware", {host: call}, tmp_path)
+
+    again = play("nic_firmware", {host: {**call, "again": True}}, tmp_path)
+
+    assert again["host-1"].ok
+    assert state_of(host)["burns"] == 4
+
+
 def test_a_profile_is_current_after_a_cold_boot_and_a_wrong_card_is_left_alone(
     furnished: list[Host], tmp_path: Path
 ):

@@ -92,7 +92,7 @@ def test_a_silent_or_hostile_command_never_passes(
 
 
 @pytest.mark.parametrize("check", checks.ALL, ids=lambda c: c.name)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(noise=st.text(max_size=400))
 def test_noise_never_passes_and_never_raises(check: Check, noise: str) -> None:
     evidence = {name: e.model_copy(update={"text": noise}) for name, e in good(check).items()}
@@ -104,7 +104,7 @@ def test_noise_never_passes_and_never_raises(check: Check, noise: str) -> None:
 @pytest.mark.parametrize(
     "check", [c for c in checks.ALL if c.name != "kernel_log"], ids=lambda c: c.name
 )
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(data=st.data())
 def test_a_good_output_that_is_cut_short_never_passes(check: Check, data: st.DataObject) -> None:
     evidence = good(check)
@@ -116,7 +116,7 @@ def test_a_good_output_that_is_cut_short_never_passes(check: Check, data: st.Dat
 
 
 @pytest.mark.parametrize("check", checks.ALL, ids=lambda c: c.name)
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(data=st.data())
 def test_a_damaged_output_never_raises(check: Check, data: st.DataObject) -> None:
     evidence = good(check)

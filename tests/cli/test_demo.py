@@ -21,6 +21,7 @@ KEYS = {
 }
 
 
+@pytest.mark.long  # the tutorial, which CI runs, begins with it
 @pytest.mark.slow
 def test_a_small_site_ends_with_both_nodes_released_and_says_so(tmp_path: Path) -> None:
     asked = ["--nodes", "2", "--speed", "600", "--directory", str(tmp_path / "demo"), "--json"]

@@ -190,7 +190,7 @@ def observed(found: list[tuple[int, int, Shown]]) -> list[Observation]:
 
 
 @given(results)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_nobody_is_condemned_with_fewer_than_three_partners(
     found: list[tuple[int, int, Shown]],
 ) -> None:
@@ -209,7 +209,7 @@ def test_nobody_is_condemned_with_fewer_than_three_partners(
 
 
 @given(results, st.integers(0, 7), st.integers(0, 7))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_a_pass_never_adds_blame_for_what_it_went_through(
     found: list[tuple[int, int, Shown]], one: int, other: int
 ) -> None:

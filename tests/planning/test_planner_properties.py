@@ -227,7 +227,7 @@ def test_a_way_that_brings_another_component_back_is_told_from_one_that_does_not
 
 # four times the profile's number: most cases are small, or have no plan
 @settings(
-    max_examples=4 * settings().max_examples,
+    max_examples=2 * settings().max_examples,
     suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
 )
 @example(BRINGS_BACK)

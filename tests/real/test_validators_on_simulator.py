@@ -64,7 +64,9 @@ def faulted(where: Path) -> set[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["su0-n00/host", "su0-n00/DPU_0"])
+@pytest.mark.parametrize(
+    "name", ["su0-n00/host", pytest.param("su0-n00/DPU_0", marks=pytest.mark.long)]
+)
 def test_the_protocol_validator_faults_only_what_is_explained(name: str, tmp_path: Path) -> None:
     with served(speed=2) as site:
         if name.endswith("DPU_0"):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from scripted_bmc import TASK, V1, bmc_of, reply, run
 
 from provisioner.model.inventory import Activation
 from provisioner.ports import Reply, Unreachable
 from provisioner.redfish.client import TaskRef, TaskView
+from provisioner.redfish.tasks import of_task
 
 
 def task(state: str, *messages: tuple[str, ...], status: str = "OK", **more: object) -> Reply:
@@ -111,3 +114,21 @@ def test_running_tasks_are_listed_dangling_ones_are_not_and_silence_is_no_empty_
     assert run(client.tasks()) == (f"{tasks}/1", f"{tasks}/3")
     with pytest.raises(Unreachable):
         run(silent.tasks())
+
+
+@pytest.mark.parametrize(
+    ("keys", "skipped"),
+    [
+        (("Update.1.0.UpdateSuccessful",), False),
+        (("NvidiaUpdate.1.0.ComponentUpdateSkipped",), True),
+        # a package whose parts were partly there already did write something
+        (("NvidiaUpdate.1.0.ComponentUpdateSkipped", "Update.1.0.TransferringToComponent"), False),
+    ],
+)
+def test_a_task_that_wrote_nothing_since_it_was_there_says_so(
+    keys: tuple[str, ...], skipped: bool
+) -> None:
+    found = of_task(json.loads(task("Completed", *((k, "HGX_FW_GPU_SXM_1") for k in keys)).body))
+
+    assert (found.done, found.failed) == (True, None)
+    assert bool(found.skipped) is skipped

@@ -171,7 +171,7 @@ MOMENTS: dict[str, tuple[Watch, float]] = {
 }
 
 
-IN_CI = ("after it was sent, before that was written", "in the middle of a release")
+IN_CI = ("in the middle of a release",)  # tests/crash tries the others too
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,39 @@ def test_a_remedy_waits_for_its_turn_in_the_fleet(tmp_path: Path) -> None:
     assert wrong == []
 
 
+def test_a_card_whose_firmware_is_broken_is_cured_by_writing_it_again(tmp_path: Path) -> None:
+    async def story(shop: Shop) -> tuple[Case, Node, list[tuple[str, str]]]:
+        before = len(shop.world.site.machines[HOST].log)
+        shop.broken("queue_stuck_until_reflash")
+        await shop.report("a rail stands still")
+        node, case = await shop.until(lambda _, c: not c.open)
+        log = shop.world.site.machines[HOST].log[before:]
+        return case, node, [(e.subject, e.detail) for e in log if e.kind == "stage"]
+
+    (case, node, written), wrong = lived(tmp_path, story, wanted=0)
+
+    tried = [(t.remedy.value, t.outcome.value) for t in case.tries]
+    assert tried[-2:] == [("cold_boot", "same"), ("reflash", "cured")]
+    assert (case.ending, node.state) == (Ending.CURED, State.CERTIFIED)
+    assert [subject for subject, _ in written] == ["NIC_2/DPU_NIC"]
+    assert wrong == []
+
+
+def test_an_image_that_the_bmc_skips_is_no_remedy_that_was_tried(tmp_path: Path) -> None:
+    async def story(shop: Shop) -> Case:
+        shop.broken("dead_gpu")
+        await shop.report("a GPU is gone")
+        _, case = await shop.ended(12 * HOUR_S)
+        return case
+
+    case, wrong = lived(tmp_path, story, wanted=0)
+
+    (reflash,) = [t for t in case.tries if t.remedy.value == "reflash"]
+    assert reflash.outcome.value == "not_done"
+    assert "Component image is identical" in reflash.detail
+    assert wrong == []
+
+
 def alert(classification: Classification, now: float, **more: object) -> Alert:
     fields = {"node": HOST, "id": "Seen", "target": "NIC_2", "source": "site", "since": now,
               "last_at": now, "classifications": (classification,), **more}  # fmt: skip

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import time
+import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
@@ -122,6 +123,14 @@ def _listening(pid: int, log: Path) -> str:
     pytest.fail(log.read_text()[-2000:])
 
 
+def ready(base: str) -> bool:
+    try:
+        with urllib.request.urlopen(f"{base}/-/ready", timeout=10):
+            return True
+    except urllib.error.URLError:
+        return False  # it listens before it answers
+
+
 def ask(base: str, query: str) -> list[dict[str, object]]:
     words = urllib.parse.urlencode({"query": query})
     with urllib.request.urlopen(f"{base}/api/v1/query?{words}", timeout=10) as answer:
@@ -134,6 +143,7 @@ def test_a_real_prometheus_scrapes_it_and_answers_every_query_of_the_dashboard(
 ):
     target = urllib.parse.urlsplit(url).netloc
     with prometheus(tmp_path, target) as base:
+        assert any(ready(base) or time.sleep(0.2) for _ in range(300))
         found: list[dict[str, object]] = []
         for _ in range(150):
             found = ask(base, 'provisioner_nodes{job="provisioner", kind="host", state="released"}')

@@ -29,6 +29,10 @@ options:
     type: list
     elements: str
     default: []
+  again:
+    description: Burn the cards that hold the version too; what is in flash may be damaged.
+    type: bool
+    default: false
 attributes:
   check_mode: {support: full}
 author: [The authors of gpu-provisioner (@gpu-provisioner)]
@@ -88,13 +92,14 @@ def apply(module):
         for device, facts in cards.items():
             if params["psids"] and facts["psid"] not in params["psids"]:
                 raise tools.Refused("{} has an unknown PSID {}".format(device, facts["psid"]))
-        old = {d: f for d, f in cards.items() if f["burned"] != params["version"]}
+        version, again = params["version"], params["again"]
+        old = {d: f for d, f in cards.items() if again or f["burned"] != version}
         if old:
             refuse_wrong_image(params, old)
         for device in () if module.check_mode else old:
             tools.write(["flint", "-d", device, "-i", params["image"], "-y", "burn"], lock)
             cards[device] = card(device)
-            if cards[device]["burned"] != params["version"]:
+            if cards[device]["burned"] != version:
                 text = "{} was burned, but holds {}"
                 raise tools.Refused(text.format(device, cards[device]["burned"]))
     return {"changed": bool(old), "cards": cards, "burned_now": sorted(old)}
@@ -108,6 +113,7 @@ def main():
             "version": {"type": "str", "required": True},
             "image": {"type": "path", "required": True},
             "psids": {"type": "list", "elements": "str", "default": []},
+            "again": {"type": "bool", "default": False},
         },
         apply,
     )

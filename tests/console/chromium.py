@@ -11,7 +11,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Locator, sync_playwright
 
 HEIGHTS = {320: 720, 768: 1024, 1440: 900, 3840: 2160}  # by width, CSS pixels
-PATIENCE_MS = 20_000  # for what is bound to come, on a busy machine
+PATIENCE_MS = 60_000  # for what is bound to come, on a busy machine
 COOKIE = "__Host-provisioner"
 
 

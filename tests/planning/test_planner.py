@@ -238,20 +238,6 @@ def test_a_one_way_edge_is_never_gone_back() -> None:
     assert reasons(found) == [(Reason.ANTI_ROLLBACK, "host.bmc/BMC")]
 
 
-def test_only_a_way_back_is_forced() -> None:
-    edges = {
-        "host.bmc": (
-            edge("1.0", "2.0", Activation.BMC_RESET),
-            edge("2.0", "1.0", Activation.BMC_RESET, downgrade=True),
-        )
-    }
-
-    up = plan(node(("host.bmc", "BMC", "1.0")), matrix({"host.bmc": "2.0"}, edges), "r", "p")
-    down = plan(node(("host.bmc", "BMC", "2.0")), matrix({"host.bmc": "1.0"}, edges), "r", "p")
-
-    assert [up.steps[0].force, down.steps[0].force] == [False, True]
-
-
 def test_unknown_pins_block_in_production_and_are_left_alone_in_a_lab() -> None:
     wanted = matrix({"host.bmc": "2.0", "host.bios": "unknown"}, {"host.bmc": BMC})
     seen = node(("host.bmc", "BMC", "2.0"))

@@ -6,7 +6,7 @@ from provisioner import components
 from provisioner.model.inventory import Activation, Component, Inventory
 from provisioner.model.matrix import Edge, Match, Matrix, Pin, Profile, Release
 from provisioner.model.outcome import Reason
-from provisioner.planning.planner import PlanCache, PlanningNode
+from provisioner.planning.planner import PlanCache, PlanningNode, plan
 from provisioner.planning.rollback import WayBack, way_back
 
 URL = "https://example.com/notes"
@@ -44,6 +44,18 @@ def _ask(*edges: Edge, held: frozenset[str] | None = None, baseline: str = "old"
 
 
 UP, DOWN = _edge("1.0", "2.0"), _edge("2.0", "1.0", downgrade=True)
+
+
+def test_only_a_way_back_is_forced_on_the_bmc() -> None:
+    def steps(runs: str, wanted: str) -> list[bool]:
+        pins = {"host.bmc": Pin(version=wanted)}
+        releases = {"r": Release(profiles={"p": Profile(match=Match(), pins=pins)})}
+        part = Component(kind="host.bmc", slot="BMC", version=runs, source="/", bmc="host")
+        seen = Inventory(node="n", vendor="v", components=(part,))
+        found = plan(seen, Matrix(releases=releases, edges={"host.bmc": (UP, DOWN)}), "r", "p")
+        return [s.force for s in found.steps if s.component]
+
+    assert (steps("1.0", "2.0"), steps("2.0", "1.0")) == ([False], [True])
 
 
 def test_an_edge_back_with_a_held_image_is_a_way_back() -> None:

@@ -7,10 +7,12 @@ and nothing else, is crash recovery. `engine_dbos.py` is for several daemons on 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 from provisioner.ports import Store
+
+WAITING_MAX = 64  # pieces of work: what the store does in some ten milliseconds
 
 
 class Engine(Protocol):
@@ -44,11 +46,20 @@ class EmbeddedEngine:
         self._drive = drive
         self._slots = asyncio.Semaphore(operations_max)
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._taking_up: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Take up every operation that was active when the last process ended."""
-        for operation in await self._store.active_operations():
-            await self.submit(operation.id)
+        """Begin to take up every operation that was active when the last process ended."""
+        left = [o.id for o in await self._store.active_operations()]
+        self._taking_up = asyncio.create_task(self._take_up(left), name="taking up")
+
+    async def _take_up(self, left: Sequence[str]) -> None:
+        """At the store's pace: of thousands, the first goes on before the last is looked at."""
+        for operation_id in left:
+            await self.submit(operation_id)
+            await asyncio.sleep(0)
+            while self._store.waiting > WAITING_MAX:  # noqa: ASYNC110  (a thread's queue)
+                await asyncio.sleep(0.002)
 
     async def submit(self, operation_id: str) -> None:
         """Drive an operation, unless this process drives it already."""
@@ -69,6 +80,8 @@ class EmbeddedEngine:
 
     async def stop(self) -> None:
         """Stop driving; what is under way on devices goes on and is found again at the start."""
+        if self._taking_up is not None:
+            self._taking_up.cancel()
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()

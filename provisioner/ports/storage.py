@@ -23,6 +23,9 @@ class Store(Protocol):
     carry its operation (`Fenced` otherwise) and return it with the version raised.
     """
 
+    @property
+    def waiting(self) -> int: ...  # pieces of work that wait for their turn
+
     # nodes
     async def add_node(self, node: Node) -> Node: ...
     async def node(self, node_id: str) -> Node | None: ...

@@ -13,6 +13,14 @@ from provisioner.store.records import parse
 from provisioner.store.schema import fabric_outcomes, fabric_sessions
 
 
+def put(
+    connection: Connection, session: FabricSession, outcomes: Sequence[FabricOutcome]
+) -> FabricSession:
+    """A session with the outcomes that it came to."""
+    put_outcomes(connection, outcomes)
+    return put_session(connection, session)
+
+
 def put_session(connection: Connection, session: FabricSession) -> FabricSession:
     """Write a session and raise its generation; `Fenced` if somebody else wrote since."""
     stored = session.model_copy(update={"generation": session.generation + 1})

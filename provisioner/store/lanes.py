@@ -95,8 +95,10 @@ def _end_transaction(connection: Connection) -> None:
         connection.invalidate(error)  # the next use connects anew
 
 
-def run_group(connection: Connection, jobs: Sequence[_Job]) -> int:
+def run_group(connection: Connection, jobs: Sequence[_Job], *, reads: bool = False) -> int:
     """Many jobs in one transaction, a savepoint each; the number of transactions it took.
+
+    `reads`: they change nothing, so that there is nothing to save and to go back to.
 
     One job's StaleWrite or Fenced leaves the others alone. If the database itself fails (disk
     full, I/O error at commit), nothing of the group is kept and each job is tried by itself, so
@@ -106,7 +108,7 @@ def run_group(connection: Connection, jobs: Sequence[_Job]) -> int:
         try:
             with connection.begin():
                 for job in jobs:
-                    _try_in_savepoint(connection, job)
+                    _try(connection, job, reads=reads)
             return 1
         except DBAPIError as error:
             if error.connection_invalidated:
@@ -129,9 +131,9 @@ def _fail_all(jobs: Sequence[_Job], error: DBAPIError) -> int:
     return 1
 
 
-def _try_in_savepoint(connection: Connection, job: _Job) -> None:
+def _try(connection: Connection, job: _Job, *, reads: bool) -> None:
     try:
-        with connection.begin_nested():
+        with contextlib.nullcontext() if reads else connection.begin_nested():
             job.result = job.work(connection)
     except IntegrityError as error:
         job.error = AssertionError(f"a row breaks a constraint: {error.orig}")
@@ -145,7 +147,10 @@ def _try_in_savepoint(connection: Connection, job: _Job) -> None:
 class ThreadLane:
     """One thread, one connection; what is waiting when a commit ends shares the next one."""
 
-    def __init__(self, connect: Callable[[], Connection], name: str) -> None:
+    def __init__(
+        self, connect: Callable[[], Connection], name: str, *, reads: bool = False
+    ) -> None:
+        self._reads = reads
         self.transactions = 0
         self.jobs = 0
         self._connect = connect
@@ -184,7 +189,7 @@ class ThreadLane:
             while open_for_more:
                 jobs, open_for_more = self._next_group()
                 if jobs:
-                    self.transactions += run_group(connection, jobs)
+                    self.transactions += run_group(connection, jobs, reads=self._reads)
                     self.jobs += len(jobs)
                     _tell_all(jobs)
         finally:

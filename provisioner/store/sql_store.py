@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Engine
 
 from provisioner.model.agent import AgentSession
 from provisioner.model.certificate import Certificate, Revocation
@@ -61,7 +61,7 @@ def open_store(path: str | Path, *, inline: bool = False) -> SqlStore:
     writer = ThreadLane(to_write, "store-writer")
     if str(path) == MEMORY:  # one connection is all there is
         return SqlStore(engine, writer, writer)
-    return SqlStore(engine, writer, ThreadLane(to_read, "store-reader"))
+    return SqlStore(engine, writer, ThreadLane(to_read, "store-reader", reads=True))
 
 
 class SqlStore:
@@ -75,6 +75,10 @@ class SqlStore:
     def shared(self) -> bool:
         """Whether other daemons may write too."""
         return self._engine.dialect.name == "postgresql"
+
+    @property
+    def waiting(self) -> int:
+        return self.writer.waiting + self.reader.waiting
 
     async def write(self, work: Work[Result]) -> Result:
         """Run synchronous row functions in one transaction; on disk when this returns."""
@@ -245,11 +249,7 @@ class SqlStore:
     async def put_fabric_session(
         self, session: FabricSession, outcomes: Sequence[FabricOutcome] = ()
     ) -> FabricSession:
-        def work(connection: Connection) -> FabricSession:
-            fabric_rows.put_outcomes(connection, outcomes)
-            return fabric_rows.put_session(connection, session)
-
-        return await self.write(work)
+        return await self.write(lambda c: fabric_rows.put(c, session, outcomes))
 
     async def fabric_sessions(self) -> Sequence[FabricSession]:
         return await self.read(fabric_rows.read_open)

@@ -1,7 +1,7 @@
 """`make crash-points`: the daemon dies at every point of the journey; prints how many there are.
 
-With `--every N` only at each N-th; `--awaits` lists the awaits of the path's modules that this
-journey does not come to.
+With `--every N` only at each N-th, with `--leg NAME` only at those of one leg; `--awaits` lists the
+awaits of the path's modules that this journey does not come to.
 """
 
 from __future__ import annotations
@@ -15,38 +15,50 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from legs import NAMES
 from lives import explore
 from points import OURS, Place
 
-PATH = ("control/reconciler.py", "control/performer.py", "control/observer.py", "execution/")
+PATH = (
+    "control/reconciler.py",
+    "control/performer.py",
+    "control/observer.py",
+    "control/scheduler.py",
+    "control/repairs.py",
+    "control/mender.py",
+    "control/campaigns.py",
+    "execution/",
+)
 
 
 def main() -> int:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--every", type=int, default=1)
+    options.add_argument("--leg", choices=NAMES, help="go to it without deaths, and no further")
     options.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     options.add_argument("--awaits", action="store_true")
     given = options.parse_args()
     began = time.monotonic()
     done = 0
 
-    def chosen(number: int, place: Place) -> bool:
+    def chosen(leg: str, number: int) -> bool:
         nonlocal done
-        if number % given.every:
+        if number % given.every or given.leg not in (None, leg):
             return False
         done += 1
         if done % 25 == 0:
-            say(f"point {number}, {done} deaths, {time.monotonic() - began:.0f} s")
+            say(f"{leg}: point {number}, {done} deaths, {time.monotonic() - began:.0f} s")
         return True
 
     with tempfile.TemporaryDirectory() as directory:
-        run = explore(Path(directory), chosen, jobs=given.jobs)
+        run = explore(Path(directory), chosen, jobs=given.jobs, last=given.leg or NAMES[-1])
     if run.wrong:
         say(f"the journey without a death: {run.wrong}")
     bad = {place: verdict for place, verdict in run.verdicts.items() if verdict}
     for place, verdict in bad.items():
         say(f"{' > '.join(place)}\n    {verdict.strip()}")
     commits = sum(place[-1].endswith("_commit") for place in run.points)
+    say("; ".join(f"{leg}: {count} points" for leg, count in run.legs.items()))
     waits, met = awaits(), reached(run.points)
     say(
         f"{len(run.points)} points ({commits} at commits), {len(run.verdicts)} deaths, "

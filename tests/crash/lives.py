@@ -1,4 +1,4 @@
-"""A journey from cabled to a tenant and on to the next one, and its forks that die at a point.
+"""A journey of several legs (`legs.py`), and its forks that die at a point.
 
 The journey itself meets every point and dies at none. At a chosen one the process forks: in the
 child the daemon is gone, a new one starts on what the store holds, and the leg is gone to its end
@@ -14,25 +14,23 @@ import resource
 import select
 import sys
 import traceback
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import virtual_time
-from points import CrashLane, Lives, Place, trace
-from returned import HOST, SECRET
-from rig import World
-from test_erasure_crashes import wrongs
-from test_journeys import HOUR_S, misdeeds
+from legs import LEGS, Leg, made, slow
+from points import LOOPS, CrashLane, Lives, Place, trace
+from returned import HOST
 
 from provisioner.execution import leaf_turns
-from provisioner.model.node import Node, State
-from provisioner.model.tenant import Tenant
-from provisioner.planning.requests import reclaim
+from provisioner.store.case_rows import CaseRows
 from provisioner.store.vault import Vault
 
-LEGS = ("blue", "red")  # tenants; before the second one every disk is erased
-LIMIT_S = 24 * HOUR_S  # virtual, for a leg with a death in it: one without takes two hours
+Chosen = Callable[[str, int], bool]  # whether to die at this leg's point; they count from 1
+LIMIT_S = 24 * 3600.0  # virtual, for a leg with a death in it: one without takes two hours
+BEHIND_S = 900.0  # virtual
 CPU_LIMIT_S = 300  # of a child, beside which it has no verdict: it goes in circles
 ANSWER_MAX = 65_536
 
@@ -42,6 +40,7 @@ class Run:
     """What came of a journey and its deaths."""
 
     points: dict[Place, int] = field(default_factory=dict)  # and how often each was passed
+    legs: Counter[str] = field(default_factory=Counter)  # in which leg they were met first
     verdicts: dict[Place, str] = field(default_factory=dict)  # of those died at; "": all is well
     wrong: str = ""  # with the journey that nobody died on
 
@@ -93,16 +92,17 @@ class Fork:
 class Journey:
     """A site of one host and twelve switches, and the daemon that may die."""
 
-    def __init__(self, directory: Path, run: Run, chosen: Callable[[int, Place], bool]) -> None:
-        self.world = World(directory, nodes=1, seed=5)
+    def __init__(self, directory: Path, run: Run, chosen: Chosen) -> None:
+        self.world = made(directory)
         self.run, self.chosen = run, chosen
         self.lives = Lives()
+        self.leg = LEGS[0]
         self.dead = asyncio.Event()
         store = self.world.store
         self._rows = store.writer._connection.connection.driver_connection  # type: ignore
         store.writer = store.reader = CrashLane(store.writer)  # type: ignore[assignment]
 
-    async def go(self, fork: Fork, legs: int, deaths_max: int) -> str:
+    async def go(self, fork: Fork, last: str, deaths_max: int) -> str:
         """The journey; everything that is wrong with it. It is left off after so many deaths."""
         self.fork = fork
         self.lives.met = self._met
@@ -111,9 +111,9 @@ class Journey:
         await self._begin()
         reviving = asyncio.ensure_future(self._revive())
         wrong: list[str] = []
-        for leg, tenant in enumerate(LEGS[:legs]):
-            wrong += await self._leg(leg, tenant, deaths_max)
-            if self.dead.is_set() or self._enough(deaths_max):
+        for leg in LEGS:
+            wrong += await self._leg(leg, deaths_max)
+            if self.dead.is_set() or self._enough(deaths_max) or leg.name == last:
                 break
         reviving.cancel()
         return "; ".join(wrong)
@@ -125,6 +125,7 @@ class Journey:
         """A daemon, with nothing from an earlier one but the store and the key."""
         self.lives.now += 1
         context = self.lives.context()
+        self.world.cases = CaseRows(self.world.store)
         self.world.vault = Vault(self.world.store, self.world.vault._key)
         await asyncio.get_running_loop().create_task(self.world.start(), context=context)
 
@@ -134,12 +135,17 @@ class Journey:
 
     def _met(self, waits: Place) -> None:
         """A task of the daemon waits for something: fork, if nobody was here before."""
-        node, *lines = waits
+        who, *lines = waits
+        node = HOST if who in LOOPS else who  # a loop, by what it finds: the host in this state
         state = self._rows.execute("SELECT state FROM nodes WHERE id = ?", (node,)).fetchone()
-        place = (node.split("-")[0], str(state[0]) if state else "", *lines)
+        told = f"{state[0] if state else ''}{self.leg.during}"
+        place = (who if who in LOOPS else who.split("-")[0], told, *lines)
         seen = self.run.points.get(place, 0)
         self.run.points[place] = seen + 1
-        if seen or not self.chosen(len(self.run.points), place):
+        if seen:
+            return
+        self.run.legs[self.leg.name] += 1
+        if not self.chosen(self.leg.name, self.run.legs[self.leg.name]):
             return
         loop = asyncio.get_running_loop()
         if self.fork.here(place):
@@ -149,63 +155,42 @@ class Journey:
             self.lives.now += 1
             self.dead.set()
 
-    async def _leg(self, leg: int, tenant: str, deaths_max: int) -> list[str]:
-        """To this tenant; what is wrong then. The second leg begins with a node to be erased."""
-        await self._want(tenant)
-        machine, since = self.world.site.machines[HOST], self.world.clock.now()
-        if leg:
-            for disk in machine.disks.values():
-                disk.content, disk.holds = SECRET, "tenant"
-            node = await self.world.store.node(HOST)
-            assert node is not None
-            back = reclaim(node, since)
-            assert isinstance(back, Node)
-            await self.world.store.save_node(back)
-        problem = await self._released(tenant, deaths_max)
-        if self._enough(deaths_max):
-            return []
-        if not leg:
-            return problem + await misdeeds(self.world)
-        rows = [r for r in await self.world.store.entries(HOST) if r.intended_at >= since]
-        wrong = problem + wrongs([e for e in machine.log if e.time >= since], rows)
-        wrong += await self.world.violations()
-        left = [d for d in machine.disks if SECRET in machine.disks[d].content]
-        return wrong + [f"{disk} still has the first tenant's data" for disk in left]
-
-    async def _released(self, tenant: str, deaths_max: int) -> list[str]:
-        until = self.world.clock.now() + LIMIT_S
-        while True:
-            await self.world.clock.sleep(60.0)
-            node = await self.world.store.node(HOST)
-            assert node is not None
-            released = node.state is State.RELEASED and node.tenant == tenant
-            if released or self._enough(deaths_max):
+    async def _leg(self, leg: Leg, deaths_max: int) -> list[str]:
+        """One leg to its end, and what is wrong then."""
+        self.leg = leg
+        since = self.world.clock.now()
+        await leg.begin(self.world)
+        until = since + LIMIT_S
+        while (problem := await leg.over(self.world)) is None:
+            if self._enough(deaths_max):
                 return []
-            if self.world.clock.now() > until or node.state is State.QUARANTINED:
-                return [f"{HOST} did not come to {tenant}: {node.state}, {node.note}"]
-
-    async def _want(self, tenant: str) -> None:
-        for known in await self.world.store.tenants():
-            asked = 1 if known.name == tenant else 0
-            changed = Tenant(**{**known.model_dump(), "nodes_wanted": asked})
-            await self.world.store.put_tenant(changed)
+            if self.world.clock.now() > until:
+                break
+            await self.world.clock.sleep(60.0)
+        if self.dead.is_set() and problem == "":
+            # what the new daemon does behind the end counts too
+            await self.world.clock.sleep(BEHIND_S)
+            problem = await leg.over(self.world)
+        if problem is None:
+            problem = await slow(self.world, leg)
+        return [problem] * bool(problem) + await leg.judge(self.world, since)
 
 
 def explore(
     directory: Path,
-    chosen: Callable[[int, Place], bool],
+    chosen: Chosen,
     *,
     jobs: int,
-    legs: int = len(LEGS),
+    last: str = LEGS[-1].name,
     deaths_max: int = sys.maxsize,
 ) -> Run:
-    """The journey, with a death at each chosen point (its number from 1, and its place)."""
+    """The journey to the end of this leg, with a death at each chosen point."""
     run = Run()
     fork = Fork(run, jobs)
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # of tasks that never ended: on purpose
 
     async def main() -> str:
-        return await Journey(directory, run, chosen).go(fork, legs, deaths_max)
+        return await Journey(directory, run, chosen).go(fork, last, deaths_max)
 
     try:
         wrong = virtual_time.run(main())

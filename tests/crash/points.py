@@ -26,9 +26,12 @@ Result = TypeVar("Result")
 ROOT = Path(__file__).parents[2]
 OURS = str(ROOT / "provisioner") + "/"
 OUTSIDE = (OURS + "sim/", OURS + "twin/")  # devices and wires: they outlive the daemon
+# loops that decide what is begun: with no node of their own, they count by their task's name
+LOOPS = ("scheduler", "release watch", "repairs", "tickets", "campaigns")
 LIFE: ContextVar[int] = ContextVar("life", default=0)  # which daemon a task is of; 0: none
 
-Place = tuple[str, ...]  # kind of node, its state, "file:line" from the outermost to the innermost
+# kind of node or loop, the node's state, "file:line" from the outermost to the innermost
+Place = tuple[str, ...]
 
 
 class Lives:
@@ -75,9 +78,9 @@ class Traced(Coroutine[Any, Any, Any]):
         return self._suspended(given)
 
     def _suspended(self, given: Any) -> Any:
-        met, operation = self.lives.met, named().get("node")
-        if met is not None and operation:
-            met((operation, *chain(self.inner)))
+        met, who = self.lives.met, named().get("node") or _loop()
+        if met is not None and who:
+            met((who, *chain(self.inner)))
             if self.life != self.lives.now:  # it was here that the daemon died
                 return _never()
         return given
@@ -87,6 +90,12 @@ class Traced(Coroutine[Any, Any, Any]):
 
     def __await__(self) -> Generator[Any, Any, Any]:
         return self.inner.__await__()
+
+
+def _loop() -> str:
+    task = asyncio.current_task()
+    name = task.get_name() if task is not None else ""
+    return name if name in LOOPS else ""
 
 
 def _never() -> Any:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 from lives import explore
-from points import Place
 
 DEATHS = 2  # each costs some seconds of a core
-POINTS = 700  # of the 900 and more on the way to the first tenant; the last of them differ by run
+POINTS = 700  # of the 1000 and more on the way to the first tenant; the last of them differ by run
+LATER = {"red": 300, "repair": 600, "upgrade": 500}  # so many points, and more, have these legs
 SEED = int(os.environ.get("SEED", "8"))
 
 
@@ -21,12 +21,31 @@ def test_whoever_takes_over_after_a_death_ends_the_journey_without_repeating(
 ) -> None:
     numbers = random.Random(SEED).sample(range(1, POINTS), DEATHS)
 
-    def chosen(number: int, _place: Place) -> bool:
+    def chosen(_leg: str, number: int) -> bool:
         return number in numbers
 
-    run = explore(tmp_path, chosen, jobs=2, legs=1, deaths_max=DEATHS)
+    run = explore(tmp_path, chosen, jobs=2, last="blue", deaths_max=DEATHS)
 
     assert run.wrong == ""
     assert [v for v in run.verdicts.values() if v] == [], f"replay: SEED={SEED}"
     assert len(run.verdicts) == DEATHS
     assert len(run.points) >= max(numbers)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("leg", LATER)
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no os.fork on this system")
+def test_whoever_takes_over_in_a_later_leg_ends_it_without_repeating(
+    tmp_path: Path, leg: str
+) -> None:
+    numbers = random.Random(f"{SEED}/{leg}").sample(range(1, LATER[leg]), DEATHS)
+
+    def chosen(name: str, number: int) -> bool:
+        return name == leg and number in numbers
+
+    run = explore(tmp_path, chosen, jobs=2, last=leg, deaths_max=DEATHS)
+
+    assert run.wrong == ""
+    assert [v for v in run.verdicts.values() if v] == [], f"replay: SEED={SEED}"
+    assert len(run.verdicts) == DEATHS
+    assert run.legs[leg] >= max(numbers)

@@ -21,12 +21,16 @@ CARDS = ("bluefield.bundle", "bluefield.bmc")  # behind the BMC that has the slo
 IN_BAND = ("supernic.nic", "bluefield.nic", "nic.cx7")  # burned from the host
 
 
-def repeated(site: Site, node: str, rows: Sequence[LedgerEntry]) -> list[str]:
-    """Everything that was done oftener than the ledger accounts for, one sentence each."""
-    rows = [r for r in rows if "visit" not in r.before]  # test_erasure_crashes judges those
+def repeated(site: Site, node: str, rows: Sequence[LedgerEntry], since: float = 0.0) -> list[str]:
+    """Everything that was done oftener than the ledger accounts for, one sentence each.
+
+    `since`: what was before then is left out.
+    """
+    # test_erasure_crashes judges visits
+    rows = [r for r in rows if "visit" not in r.before and r.intended_at >= since]
     machine = site.machines.get(node)
     log = machine.log if machine is not None else site.switches[node].log
-    done = _done((e.kind, e.subject, e.detail) for e in log)
+    done = _done((e.kind, e.subject, e.detail) for e in log if e.time >= since)
     allowed = _accounted(node, rows)
     found = [
         f"{node}: {what} was done {count} times, the ledger accounts for {allowed[what]}"

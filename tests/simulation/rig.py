@@ -7,6 +7,7 @@ unchanged. Chance comes from one seed, so a seed replays a run exactly.
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from pathlib import Path
 
 from provisioner.control.isolating import Fabrics
@@ -18,6 +19,7 @@ from provisioner.execution.intake import find, take_in
 from provisioner.execution.os_images import OsImages
 from provisioner.model.node import Node, State
 from provisioner.opening import read_expected, read_matrix, read_secrets
+from provisioner.ports.cases import CaseBook
 from provisioner.redfish.discovery import probe_all
 from provisioner.settings import Settings
 from provisioner.sim.bmc import from_files, make_service
@@ -42,8 +44,15 @@ class World:
     """One site, one store, and daemons that come and go."""
 
     def __init__(
-        self, directory: Path, nodes: int, seed: int, lost: float = 0.0, **settings: float
+        self,
+        directory: Path,
+        nodes: int,
+        seed: int,
+        lost: float = 0.0,
+        files: Mapping[str, bytes] = ARTIFACTS,
+        **settings: float,
     ) -> None:
+        """`files`: what the site's web server has, by name."""
         self.settings = Settings.model_validate({"site": "test", **settings})
         self.clock = VirtualClock()
         self.rng = random.Random(seed)
@@ -51,7 +60,7 @@ class World:
         self.wire = Wire(self.rng, lost)
         self.site = Site(nodes, seed, clock=self.clock, sleep=self.clock.sleep)
         self.services: dict[str, RedfishService] = {}
-        fetch = from_files(dict(ARTIFACTS))
+        fetch = from_files(dict(files))
         for name, machine in self.site.machines.items():
             for bmc in machine.bmcs:
                 url = f"https://{name}.{bmc.lower().replace('_', '-')}.test"
@@ -64,6 +73,7 @@ class World:
         self.store = open_store(":memory:", inline=True)
         self.daemon: Daemon | None = None
         self.fabrics: Fabrics | None = None
+        self.cases: CaseBook | None = None  # of the daemons that repair
         self.runs: Runs = {}
 
     async def take_in(self) -> None:
@@ -111,6 +121,7 @@ class World:
                 matrix=read_matrix([MATRIX, self.files.overlay]),
                 signer=await open_signer(self.store, key, self.clock.now()),
                 campaigns=CampaignRows(self.store),
+                cases=self.cases,
                 fabrics=self.fabrics,
                 os_images=OsImages(artifacts, self.files.artifacts / "raw", "https://images.test"),
                 login=HostLogin("provisioner", "ssh-ed25519 AAAA provisioner"),

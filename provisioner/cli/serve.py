@@ -29,7 +29,7 @@ from provisioner.cli.fabric_options import (
     fabric_access,
 )
 from provisioner.cli.matrix_files import read_matrix
-from provisioner.cluster_opening import open_cluster
+from provisioner.cluster_opening import end_at_once, open_cluster
 from provisioner.daemon import Daemon, Parts
 from provisioner.event_intake import open_watch
 from provisioner.event_loop import new_event_loop
@@ -42,7 +42,7 @@ from provisioner.model.input_error import InputError
 from provisioner.model.matrix import Matrix
 from provisioner.nvue import NvueTransport
 from provisioner.opening import Data, database_of, open_data, read_settings, read_thresholds
-from provisioner.ports import Clock, Remote
+from provisioner.ports import Clock, Remote, StoreFailed
 from provisioner.ports.telemetry import Telemetry
 from provisioner.redfish.event_stream import RedfishStreams
 from provisioner.redfish.governor import LoginGovernor
@@ -289,6 +289,9 @@ async def _driven(daemon: Daemon) -> None:
     log.info("serving")
     ends = [asyncio.create_task(daemon.wait()), asyncio.create_task(stopped.wait())]
     done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+    for task in done:
+        if daemon.parts.shared is not None and isinstance(task.exception(), StoreFailed):
+            end_at_once(str(task.exception()))  # as if the seat had told it first
     await daemon.stop()
     for task in ends:
         task.cancel()

@@ -27,6 +27,7 @@ from provisioner import demo
 from provisioner.demo_site import DemoFiles, prepare
 from provisioner.execution.intake import find, take_in
 from provisioner.model.node import Node, NodeKind
+from provisioner.model.operation import ActionStatus
 from provisioner.opening import open_data, read_expected, read_secrets
 from provisioner.redfish.discovery import probe_all
 from provisioner.redfish.transport import RedfishTransport
@@ -114,7 +115,13 @@ class Fleet:
         self.store = open_store(self.server.url(database))
 
     async def truth(self) -> dict[str, Any]:
-        return await self.site.get("/truth")
+        """What was done to each node, and how many of its updates the ledger knows as failed."""
+        told: dict[str, Any] = await self.site.get("/truth")
+        for name, node in told["nodes"].items():
+            rows = await self.store.entries(name)
+            updates = [r for r in rows if r.action.startswith("update ")]
+            node["failed"] = sum(r.status is ActionStatus.FAILED for r in updates)
+        return told
 
     async def nodes(self) -> list[Node]:
         """The hosts, as the store has them."""

@@ -78,7 +78,9 @@ def judge(truth: dict[str, Any]) -> None:
     nodes = truth["nodes"]
 
     assert truth["violations"] == []
-    assert {n: node["pushes"] for n, node in nodes.items()} == dict.fromkeys(nodes, PUSHES)
+    # a card pulls its bundle from the daemon: one that dies breaks the transfer, which then failed
+    pushes = {n: node["pushes"] - node["failed"] for n, node in nodes.items()}
+    assert pushes == dict.fromkeys(nodes, PUSHES)
     # "off until it is off" is absolute: who takes over in its middle may ask for it once more
     assert {n: a["power_acts"] for n, a in nodes.items() if a["power_acts"] > POWER_ACTS + 1} == {}
 
@@ -131,7 +133,7 @@ def test_a_restart_of_the_database_under_load_loses_and_repeats_nothing(server, 
     truth, ends = asyncio.run(scenario())
 
     judge(truth)
-    assert all(codes and LOST in codes for codes in ends)
+    assert all(codes and set(codes) == {LOST} for codes in ends), ends
 
 
 @FULL

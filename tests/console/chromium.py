@@ -52,6 +52,7 @@ class Looker:
     def __enter__(self) -> Looker:
         self.page.goto(f"{self.url}/console/")
         if self._token:
+            self.page.locator("#bar").wait_for()  # signed in
             self.settled()
         return self
 

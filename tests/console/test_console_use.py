@@ -6,6 +6,7 @@ import json
 import ssl
 import urllib.error
 import urllib.request
+from typing import Any
 
 import pytest
 from chromium import COOKIE, Looker
@@ -168,6 +169,25 @@ def test_a_viewer_has_no_buttons_that_change_and_a_tenant_sees_its_own(site: Sit
         tenant.get(".rows-room .row").first.wait_for()
         owners = set(tenant.get(".rows-room .row > :nth-child(4)").all_text_contents())
         assert owners == {"red"}
+
+
+def test_nobody_is_asked_to_sign_in_because_the_server_was_away(look: Looker) -> None:
+    away = [True]
+
+    def answer(route: Any) -> None:
+        if away:
+            route.abort()
+        else:
+            route.continue_()
+
+    look.page.route("**/v1/me", answer)
+    look.page.reload()
+    look.page.get_by_role("heading", name="The server does not answer").wait_for()
+    assert look.get("input").count() == 0
+    away.clear()
+    look.get("#bar").wait_for()
+    look.settled()
+    look.complaints.clear()  # the browser told of the request that failed
 
 
 def test_words_of_a_device_never_become_markup(look: Looker) -> None:

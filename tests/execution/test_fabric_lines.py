@@ -12,10 +12,19 @@ import pytest
 
 from provisioner.checks import fabric
 from provisioner.checks.rail_port import Member, RailPort
-from provisioner.execution.fabric_lines import CLEAN, LOOK, MARK, host_end, measure, serve
+from provisioner.execution.fabric_lines import (
+    CLEAN,
+    FOLDER,
+    LOOK,
+    MARK,
+    host_end,
+    measure,
+    serve,
+)
 from provisioner.execution.fabric_outputs import sections
 
 RULE = "-" * 87
+OWN = f"{MARK}_{os.getpid()}"  # other tests mark theirs at the same time on this machine
 # serves for a minute as the real one does, measures at once; one rail has no connection
 STAND_IN = f"""#!/bin/sh
 case "$*" in
@@ -57,6 +66,7 @@ def tools(tmp_path: Path) -> Iterator[dict[str, str]]:
 
 
 def run(line: str, environment: dict[str, str]) -> str:
+    line = line.replace(MARK, OWN).replace(FOLDER, f"{FOLDER}{os.getpid()}.")
     done = subprocess.run(
         ["/bin/sh", "-c", line], env=environment, capture_output=True, timeout=60, check=True
     )
@@ -72,7 +82,7 @@ def marked(word: str) -> list[str]:
             line = (folder / "cmdline").read_bytes()
         except OSError:
             continue
-        if f"{MARK}={word}".encode() in environment.split(b"\0"):
+        if f"{OWN}={word}".encode() in environment.split(b"\0"):
             found.append(line.replace(b"\0", b" ").decode())
     return found
 

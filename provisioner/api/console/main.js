@@ -17,6 +17,7 @@ const PAGES = {
 };
 const NAV = [["fleet", "Fleet"], ["campaigns", "Campaigns"], ["cases", "Cases"], ["tenants", "Tenants"], ["events", "Events"]];
 const at = (id) => document.getElementById(id);
+const AGAIN_MS = 3000;
 let me = null;
 let shown = null;
 let cut = null;
@@ -68,10 +69,10 @@ async function show() {
   page.shown?.();
 }
 
-function failed(problem) {
+function failed(problem, again = show) {
   const body = made("div", { class: "card" });
   append_blockers(body, problem);
-  body.append(made("button", { type: "button", on: { click: () => show() } }, "Try again"));
+  body.append(made("button", { type: "button", on: { click: () => again() } }, "Try again"));
   return { title: problem.title ?? "It failed", body };
 }
 
@@ -135,6 +136,7 @@ function out(words) {
   me = null;
   at("bar").hidden = true;
   at("main").className = "";
+  at("main").removeAttribute("aria-busy");
   document.title = "Sign in · Provisioner";
   at("main").replaceChildren(sign_in(words, begin));
   at("main").querySelector("input").focus();
@@ -153,11 +155,27 @@ async function open() {
   gone.addEventListener("signed-out", () => { if (me) out("Your token is not good any more: sign in with another one."); });
   window.addEventListener("hashchange", () => { if (me) show(); });
   address.first = true;
+  await arrive();
+}
+
+async function arrive() {
+  let who;
   try {
-    await begin(await ask("/me"));
+    who = await ask("/me");
   } catch (problem) {
-    out(problem.status === 401 ? "" : `${problem.title}. ${problem.unblock ?? ""}`);
+    if (problem.status === 401) out("");
+    else wait_for_server(problem);
+    return;
   }
+  await begin(who);
+}
+
+// The token may well be good: nobody is asked for it because the server was away for a moment.
+function wait_for_server(problem) {
+  const timer = setTimeout(arrive, AGAIN_MS);
+  const page = failed(problem, () => { clearTimeout(timer); arrive(); });
+  at("main").replaceChildren(made("div", { class: "title" }, made("h1", { tabindex: "-1" }, page.title)), page.body);
+  at("main").removeAttribute("aria-busy");
 }
 
 open();

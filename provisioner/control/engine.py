@@ -80,9 +80,7 @@ class EmbeddedEngine:
 
     async def stop(self) -> None:
         """Stop driving; what is under way on devices goes on and is found again at the start."""
-        if self._taking_up is not None:
-            self._taking_up.cancel()
-        tasks = list(self._tasks.values())
+        tasks = [*([self._taking_up] if self._taking_up else []), *self._tasks.values()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

@@ -144,11 +144,10 @@ async def _task(
             continue
         if view.failed is not None:
             return _failed(node, step, view.failed)
-        if view.done and view.skipped and step.from_version == step.to_version:
-            # to write it once more was all that was asked for
-            return _failed(node, step, view.skipped)
         if view.done:
-            return None
+            # to write it once more was all that was asked for: then it was not done
+            again = step.from_version == step.to_version
+            return _failed(node, step, view.skipped) if again and view.skipped else None
         last = f"{view.state}, {view.percent if view.percent is not None else '?'} %"
     return Blocker(
         reason=Reason.UPDATE_STALLED,

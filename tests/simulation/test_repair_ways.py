@@ -21,14 +21,16 @@ from provisioner.store.alert_rows import AlertRows
 pytestmark = pytest.mark.long
 
 
-def test_a_remedy_waits_for_its_turn_in_the_fleet(tmp_path: Path) -> None:
-    async def story(shop: Shop) -> Case:
-        shop.broken("dead_gpu")
-        await shop.report("a GPU is gone")
-        _, case = await shop.ended(12 * HOUR_S)
-        return case
+async def dead_gpu(shop: Shop) -> Case:
+    """A GPU that nothing but people can bring back."""
+    shop.broken("dead_gpu")
+    await shop.report("a GPU is gone")
+    _, case = await shop.ended(12 * HOUR_S)
+    return case
 
-    case, wrong = lived(tmp_path, story, wanted=0, repair_remedies_per_hour=1)
+
+def test_a_remedy_waits_for_its_turn_in_the_fleet(tmp_path: Path) -> None:
+    case, wrong = lived(tmp_path, dead_gpu, wanted=0, repair_remedies_per_hour=1)
 
     began = [t.started_at for t in case.tries]
     assert [t.remedy.value for t in case.tries] == ["cold_boot", "reflash", "ac_cycle", "replace"]
@@ -56,13 +58,7 @@ def test_a_card_whose_firmware_is_broken_is_cured_by_writing_it_again(tmp_path: 
 
 
 def test_an_image_that_the_bmc_skips_is_no_remedy_that_was_tried(tmp_path: Path) -> None:
-    async def story(shop: Shop) -> Case:
-        shop.broken("dead_gpu")
-        await shop.report("a GPU is gone")
-        _, case = await shop.ended(12 * HOUR_S)
-        return case
-
-    case, wrong = lived(tmp_path, story, wanted=0)
+    case, wrong = lived(tmp_path, dead_gpu, wanted=0)
 
     (reflash,) = [t for t in case.tries if t.remedy.value == "reflash"]
     assert reflash.outcome.value == "not_done"

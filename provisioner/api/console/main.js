@@ -59,14 +59,21 @@ async function show() {
     return;
   }
   shown = page;
-  const title = made("h1", { tabindex: "-1" }, page.heading ?? page.title);
-  main.className = page.wide ? "wide" : "";
-  main.replaceChildren(made("div", { class: "title" }, title, page.beside), page.body);
-  main.removeAttribute("aria-busy");
+  const title = put(page);
   document.title = `${page.title} · Provisioner`;
   if (!address.first) title.focus({ preventScroll: true });
   address.first = false;
   page.shown?.();
+}
+
+// The page's heading and body, in place of what was there; its heading.
+function put(page) {
+  const main = at("main");
+  const title = made("h1", { tabindex: "-1" }, page.heading ?? page.title);
+  main.className = page.wide ? "wide" : "";
+  main.replaceChildren(made("div", { class: "title" }, title, page.beside), page.body);
+  main.removeAttribute("aria-busy");
+  return title;
 }
 
 function failed(problem, again = show) {
@@ -173,9 +180,7 @@ async function arrive() {
 // The token may well be good: nobody is asked for it because the server was away for a moment.
 function wait_for_server(problem) {
   const timer = setTimeout(arrive, AGAIN_MS);
-  const page = failed(problem, () => { clearTimeout(timer); arrive(); });
-  at("main").replaceChildren(made("div", { class: "title" }, made("h1", { tabindex: "-1" }, page.title)), page.body);
-  at("main").removeAttribute("aria-busy");
+  put(failed(problem, () => { clearTimeout(timer); arrive(); }));
 }
 
 open();

@@ -171,22 +171,39 @@ def test_a_viewer_has_no_buttons_that_change_and_a_tenant_sees_its_own(site: Sit
         assert owners == {"red"}
 
 
-def test_nobody_is_asked_to_sign_in_because_the_server_was_away(look: Looker) -> None:
-    away = [True]
+def away(look: Looker, what: str) -> list[bool]:
+    """Requests for it go nowhere until the list is empty."""
+    cut = [True]
 
     def answer(route: Any) -> None:
-        if away:
+        if cut:
             route.abort()
         else:
             route.continue_()
 
-    look.page.route("**/v1/me", answer)
+    look.page.route(what, answer)
+    return cut
+
+
+def test_nobody_is_asked_to_sign_in_because_the_server_was_away(look: Looker) -> None:
+    cut = away(look, "**/v1/me")
     look.page.reload()
     look.page.get_by_role("heading", name="The server does not answer").wait_for()
     assert look.get("input").count() == 0
-    away.clear()
+    cut.clear()
     look.get("#bar").wait_for()
     look.settled()
+    look.complaints.clear()  # the browser told of the request that failed
+
+
+@pytest.mark.parametrize("what", ["**/v1/nodes/su0-n02", "**/console/node.js"])
+def test_a_page_that_could_not_be_had_comes_by_itself_when_the_server_is_back(
+    look: Looker, what: str
+) -> None:
+    cut = away(look, what)
+    look.to("nodes/su0-n02", "The server does not answer")
+    cut.clear()
+    look.page.get_by_role("heading", name="su0-n02", level=1).wait_for()
     look.complaints.clear()  # the browser told of the request that failed
 
 

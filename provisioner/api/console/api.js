@@ -15,7 +15,8 @@ export class Problem extends Error {
   }
 }
 
-const offline = () => new Problem(0, {
+/** No answer came: status 0. */
+export const offline = () => new Problem(0, {
   title: "The server does not answer",
   unblock: "Look whether `provisioner serve` runs and this machine reaches it. This page tries again by itself.",
 });

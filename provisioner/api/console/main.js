@@ -1,7 +1,7 @@
 // The shell: who is signed in, which page is shown, what the address says. A page is a function
 // that gives {title, body, shown, end}; it is asked for anew with every change of the address.
 
-import { ask, gone, Problem } from "./api.js";
+import { ask, gone, offline, Problem } from "./api.js";
 import { append_blockers } from "./problem_words.js";
 import { link, made, tell } from "./dom.js";
 import { live } from "./live.js";
@@ -49,10 +49,10 @@ async function show() {
   try {
     const load = Object.hasOwn(PAGES, parts[0]) ? PAGES[parts[0]] : null;
     if (!load) throw new Problem(404, { title: "There is no such page", unblock: "Choose one above." });
-    page = await (await load()).page({ parts, query, signal, me, go, again: () => show() });
+    page = await (await load().catch(() => { throw offline(); })).page({ parts, query, signal, me, go, again: () => show() });
   } catch (problem) {
     if (problem.name === "AbortError" || signal.aborted) return;
-    page = failed(problem);
+    page = problem.status === 0 ? waiting(problem, show) : failed(problem);
   }
   if (signal.aborted) {
     page.end?.();
@@ -81,6 +81,12 @@ function failed(problem, again = show) {
   append_blockers(body, problem);
   body.append(made("button", { type: "button", on: { click: () => again() } }, "Try again"));
   return { title: problem.title ?? "It failed", body };
+}
+
+// The page that says so, and that asks again by itself until it is left.
+function waiting(problem, again) {
+  const timer = setTimeout(again, AGAIN_MS);
+  return { ...failed(problem, () => { clearTimeout(timer); again(); }), end: () => clearTimeout(timer) };
 }
 
 function mark(name) {
@@ -171,16 +177,10 @@ async function arrive() {
     who = await ask("/me");
   } catch (problem) {
     if (problem.status === 401) out("");
-    else wait_for_server(problem);
+    else put(waiting(problem, arrive)); // the token may well be good: nobody is asked for it
     return;
   }
   await begin(who);
-}
-
-// The token may well be good: nobody is asked for it because the server was away for a moment.
-function wait_for_server(problem) {
-  const timer = setTimeout(arrive, AGAIN_MS);
-  put(failed(problem, () => { clearTimeout(timer); arrive(); }));
 }
 
 open();

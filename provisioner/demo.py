@@ -20,6 +20,7 @@ from typing import Any
 from provisioner.agents_opening import simulated
 from provisioner.artifact_serving import serve_artifacts
 from provisioner.daemon import Daemon, Parts
+from provisioner.demo_settings import settings_of
 from provisioner.demo_site import DemoFiles, prepare
 from provisioner.execution.intake import find, take_in
 from provisioner.hosts_opening import kept_clock
@@ -36,9 +37,7 @@ from provisioner.wall_clock import WallClock
 
 # Broken on purpose: (which node, preset of the simulator)
 BROKEN = ((3, "dead_gpu"), (11, "pcie_gen4"), (20, "bfb_never_completes"))
-PARTNERS_THERE = 5  # sound nodes and one broken: from here on everybody finds three partners
 SIMULATOR_START_S = 60.0
-DAY_S = 86400.0
 
 
 @dataclass(frozen=True)
@@ -95,7 +94,7 @@ async def run(asked: Asked, directory: Path, matrix: Path, show: Show) -> Summar
             clock = await kept_clock(site, data_directory)
             async with open_data(data_directory, clock.now()) as data:
                 await drive(
-                    settings_of(asked),
+                    settings_of(asked.nodes, asked.speed),
                     files,
                     matrix,
                     site,
@@ -218,33 +217,6 @@ async def drive(
             await daemon.stop()
             await switches.close()
             await transport.close()
-
-
-def settings_of(asked: Asked) -> Settings:
-    """For a fast clock: what is looked at often costs most of a real second.
-
-    Tenants take every node at once, so that who comes late would find no partners: all are
-    gathered for one session of gate C.
-    """
-    settings = Settings(
-        site="demo",
-        poll_s=60.0,
-        fresh_s=3600.0,
-        switch_poll_s=10.0,
-        watch_s=86400.0,
-        certify_gates="abc" if asked.nodes >= PARTNERS_THERE else "ab",
-        fabric_gather_s=DAY_S,
-        fabric_wait_s=DAY_S,
-        fabric_session_limit_s=DAY_S,  # tests take real time too, whatever the clock's speed
-    )
-    # requests take real time, whatever the clock's speed: windows are kept in clock seconds
-    return settings.model_copy(
-        update={
-            "send_window_s": settings.send_window_s * asked.speed,
-            "request_max_s": settings.request_max_s * asked.speed,
-            "release_settle_s": settings.release_settle_s * asked.speed,
-        }
-    )
 
 
 def _over(nodes: Sequence[Node], running: int) -> bool:

@@ -13,7 +13,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from provisioner.demo import Asked, Show, drive, settings_of, simulator
+from provisioner.demo import Asked, Show, drive, simulator
+from provisioner.demo_settings import settings_of
 from provisioner.demo_site import prepare
 from provisioner.hosts_opening import kept_clock
 from provisioner.model.campaign_policy import Policy
@@ -70,7 +71,7 @@ def staying(asked: Asked) -> Settings:
 
     The site is a laboratory: nobody publishes every pin of the older release.
     """
-    return settings_of(asked).model_copy(
+    return settings_of(asked.nodes, asked.speed).model_copy(
         update={
             "certify_gates": "ab",
             "production": False,

@@ -35,6 +35,7 @@ from typing import Any
 from ironic_peer import PINS, Bmc, Ironic, install
 
 from provisioner import demo
+from provisioner.demo_settings import settings_of
 from provisioner.demo_site import prepare
 from provisioner.event_loop import new_event_loop
 from provisioner.model.node import NodeKind, State
@@ -148,7 +149,7 @@ async def ours(nodes: int, directory: Path) -> dict[str, float]:
         with lock_data_directory(data_directory):
             async with open_data(data_directory, clock.now()) as data:
                 await demo.drive(
-                    demo.settings_of(asked),
+                    settings_of(asked.nodes, asked.speed),
                     files,
                     MATRIX,
                     site,

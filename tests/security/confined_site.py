@@ -26,6 +26,7 @@ from provisioner import demo
 from provisioner.access.tokens import new_token
 from provisioner.api import table
 from provisioner.api_client import ApiClient
+from provisioner.demo_settings import settings_of
 from provisioner.demo_site import DemoFiles, prepare
 from provisioner.demo_stay import BASE
 from provisioner.execution.intake import find, take_in
@@ -138,7 +139,7 @@ async def _take_in(
 
 
 def _settings(asked: demo.Asked) -> dict[str, object]:
-    chosen = demo.settings_of(asked).model_dump(mode="json", exclude_defaults=True)
+    chosen = settings_of(asked.nodes, asked.speed).model_dump(mode="json", exclude_defaults=True)
     return {**chosen, "api_port": 0, "api_host": "127.0.0.1"}
 
 

@@ -24,6 +24,7 @@ import yaml
 from postgres_server import Server, free_port
 
 from provisioner import demo
+from provisioner.demo_settings import settings_of
 from provisioner.demo_site import DemoFiles, prepare
 from provisioner.execution.intake import find, take_in
 from provisioner.model.node import Node, NodeKind
@@ -222,7 +223,7 @@ async def fleet(
 
 
 def _settings(asked: demo.Asked) -> dict[str, Any]:
-    chosen = demo.settings_of(asked).model_copy(
+    chosen = settings_of(asked.nodes, asked.speed).model_copy(
         update={"api_serve": False, "lease_s": LEASE_S, "poll_s": 30.0}
     )
     told = chosen.model_dump(mode="json", exclude_defaults=True)

@@ -111,9 +111,10 @@ class Settings(
         description="Bytes a second on a port that count as no traffic (BGP and LLDP remain).",
     )
     switch_settle_limit_s: float = Field(
-        900.0,
+        2400.0,
         gt=0,
-        description="After its reboot a switch has its BGP sessions and VNIs again within this.",
+        description="After its reboot a switch has its BGP sessions, its VNIs and the carrier of "
+        "all ports again within this; hosts below that are being booted come back later.",
     )
     switch_gather_s: float = Field(
         0.5, gt=0, description="Moves of ports on one leaf that come within this share a revision."

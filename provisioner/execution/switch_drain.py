@@ -15,7 +15,7 @@ from provisioner.execution.work import Site
 from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.versions import key
-from provisioner.planning.switch_drain import damaged, lost, still_carrying
+from provisioner.planning.switch_drain import carrierless, damaged, lost, still_carrying, undamaged
 from provisioner.ports import Call, PortError
 from provisioner.switches import cumulus, cumulus_drain
 from provisioner.switches.cumulus_drain import Wellness
@@ -62,8 +62,10 @@ class Drain:
     async def well_again(self, before: dict[str, object], version: str) -> Blocker | None:
         """Wait until all that was well before is well under the new image: ASIC, ports, counters.
 
-        The counters of broken packets must stand still between two looks on every port.
+        The counter of broken packets must stand still between two looks on every port, which is
+        seen port by port: hosts below, which are worked on, come and go.
         """
+        quiet: set[str] = set()
         until = self._site.clock.now() + self._site.settings.switch_settle_limit_s
         said: tuple[str, ...] = ("it did not answer",)
         while self._site.clock.now() < until:
@@ -71,7 +73,7 @@ class Drain:
                 seen = await self.wellness()
                 if not isinstance(seen, Blocker):
                     said = lost(before, seen) or await self._asic(version)
-                    said = said or await self._errors()
+                    said = said or await self._errors(quiet) or carrierless(before, quiet)
                     if not said:
                         return None
                 else:
@@ -87,7 +89,8 @@ class Drain:
         wrong = cumulus_drain.wrong_firmware(version, asic)
         return (wrong,) if wrong else ()
 
-    async def _errors(self) -> tuple[str, ...]:
+    async def _errors(self, quiet: set[str]) -> tuple[str, ...]:
+        """Who counts broken packets now; ports that do not become `quiet`."""
         before = await self._counters(cumulus_drain.read_errors)
         await self._site.clock.sleep(self._site.settings.poll_s)
         after = await self._counters(cumulus_drain.read_errors)
@@ -97,6 +100,8 @@ class Drain:
         assert not isinstance(before, Blocker)
         assert not isinstance(after, Blocker)
         broken = damaged(before, after)
+        quiet.difference_update(broken)
+        quiet.update(undamaged(before, after))
         return (f"{broken[0]} and {len(broken) - 1} more count broken packets",) if broken else ()
 
     async def _set(self, *, on: bool) -> Blocker | None:

@@ -49,18 +49,31 @@ def lost(before: Mapping[str, object], now: Wellness) -> tuple[str, ...]:
     said = []
     if now.health.partition(":")[0] != "OK" and now.health != before.get("health"):
         said.append(f"health is {now.health}")
-    words = {"sessions": "BGP session", "vnis": "VNI", "ports": "the carrier of"}
-    kept = {"sessions": now.established, "vnis": now.vnis, "ports": now.ports}
-    for name, have in kept.items():
-        had = before.get(name)
-        missing = sorted(set(had) - have) if isinstance(had, list | tuple) else []
-        if missing:
-            rest = f"and {len(missing) - 1} more did not come back"
-            said.append(f"{words[name]} {missing[0]} {rest}")
+    said += _missing("BGP session", before.get("sessions"), now.established)
+    said += _missing("VNI", before.get("vnis"), now.vnis)
     return tuple(said)
 
 
+def carrierless(before: Mapping[str, object], quiet: Iterable[str]) -> tuple[str, ...]:
+    """Ports that had carrier before a reboot and were not once seen `quiet` since.
+
+    Once is enough: no host in use is at a leaf that goes down (`admission`), and those that are
+    worked on meanwhile are booted, each at its own time.
+    """
+    return tuple(_missing("the carrier of", before.get("ports"), quiet))
+
+
+def _missing(word: str, had: object, have: Iterable[str]) -> list[str]:
+    missing = sorted(set(had) - set(have)) if isinstance(had, list | tuple) else []
+    rest = f"and {len(missing) - 1} more did not come back"
+    return [f"{word} {missing[0]} {rest}"] if missing else []
+
+
 def damaged(before: Counters, after: Counters) -> tuple[str, ...]:
-    """Ports that counted broken packets between two looks, or whose counter cannot be compared."""
-    ports = sorted({*before, *after})
-    return tuple(p for p in ports if p not in before or before[p] != after.get(p))
+    """Ports that counted broken packets between two looks."""
+    return tuple(p for p in sorted({*before} & {*after}) if before[p] != after[p])
+
+
+def undamaged(before: Counters, after: Counters) -> frozenset[str]:
+    """Ports that had carrier both times and counted none between."""
+    return frozenset(p for p in {*before} & {*after} if before[p] == after[p])

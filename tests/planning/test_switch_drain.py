@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from provisioner.planning.switch_drain import damaged, lost, still_carrying
+from provisioner.planning.switch_drain import carrierless, damaged, lost, still_carrying, undamaged
 from provisioner.switches.cumulus_drain import Wellness, wrong_firmware
 
 IDLE_BPS = 100.0
@@ -71,11 +71,16 @@ def test_the_asics_firmware_is_held_to_its_image_where_the_pair_is_published(
     assert (wrong_firmware(version, asic) == "") is fits
 
 
-def test_a_port_that_lost_its_carrier_and_one_that_counts_broken_packets_are_told() -> None:
+def test_every_port_must_once_be_seen_with_carrier_and_without_broken_packets() -> None:
     before = {**BEFORE, "ports": ["swp1", "swp2"]}
-    now = Wellness("OK", WELL.established, WELL.vnis, frozenset({"swp2"}))
 
-    assert lost(before, now) == ("the carrier of swp1 and 0 more did not come back",)
+    assert carrierless(before, {"swp2"}) == ("the carrier of swp1 and 0 more did not come back",)
+    assert carrierless(before, {"swp1", "swp2", "swp3"}) == ()
     assert damaged({"swp1": 7, "swp2": 0}, {"swp1": 7, "swp2": 1}) == ("swp2",)
-    assert damaged({"swp1": 7}, {}) == ("swp1",)
-    assert damaged({}, {"swp1": 0}) == ("swp1",)
+    assert undamaged({"swp1": 7, "swp2": 0}, {"swp1": 7, "swp2": 1}) == {"swp1"}
+
+
+def test_a_port_that_came_or_went_between_two_looks_is_neither_broken_nor_sound() -> None:
+    for before, after in (({"swp1": 7}, {}), ({}, {"swp1": 0})):
+        assert damaged(before, after) == ()
+        assert undamaged(before, after) == frozenset()

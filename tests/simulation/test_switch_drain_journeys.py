@@ -178,6 +178,38 @@ def test_a_switch_that_counts_broken_packets_after_its_reboot_stays_drained() ->
     lived(story, switch_settle_limit_s=120.0)
 
 
+class Booting(dict[str, Any]):
+    """Two hosts that are never up both at a time: each port is down for two minutes of four."""
+
+    def __init__(self, now: Callable[[], float], one: str, other: str) -> None:
+        super().__init__({one: {}, other: {}})
+        self._now, self._one = now, one
+
+    def get(self, name: str, otherwise: Any = None) -> Any:
+        if name not in self:
+            return otherwise
+        return {"down": (self._now() % 240 < 120) == (name == self._one)}
+
+
+def test_hosts_that_come_and_go_below_a_leaf_do_not_keep_it_from_being_well() -> None:
+    leaf = "leaf-su0-r0"
+
+    async def story(rig: Rig) -> None:
+        switch = rig.site.switches[leaf]
+        hosts = [n for n, cable in switch.neighbours.items() if cable.system.startswith("su")]
+        switch.partitions[2] = NEW
+        work = await boot_image(rig.effects, rig.nodes[leaf], STEP)
+        assert not isinstance(work, Blocker)
+        seen = await work.act.look()
+        assert not isinstance(seen, Blocker)
+        assert {*hosts[:2]} < {*seen["ports"]}
+        switch.planted.links = Booting(rig.effects.clock.now, *hosts[:2])
+        assert isinstance(await work.act.send(), Sent)
+        assert await work.finish(entry(seen)) is None
+
+    lived(story, poll_s=30.0)
+
+
 @pytest.mark.parametrize(
     ("path", "answer"),
     [

@@ -22,6 +22,7 @@ from provisioner.api.changes import Works
 from provisioner.api.feed import Feed
 from provisioner.api.parts import ApiParts
 from provisioner.control.tenant_keeper import TenantKeeper
+from provisioner.execution.outside_artifacts import OutsideArtifacts
 from provisioner.model.access import Token
 from provisioner.model.input_error import InputError
 from provisioner.model.matrix import Matrix
@@ -54,6 +55,7 @@ def api_parts(
     signer: Signer | None = None,
     rehearsals: Rehearsals | None = None,
     plan: AddressPlan | None = None,
+    outside: OutsideArtifacts | None = None,
 ) -> ApiParts:
     """Everything that handlers reach. Raises InputError for settings that cannot be."""
 
@@ -89,6 +91,7 @@ def api_parts(
         signer=signer,
         rehearsals=rehearsals,
         plan=plan,
+        outside=outside,
         static={**pages.static_files(), pages.OPENAPI: document},
     )
 

@@ -1,15 +1,58 @@
-"""Serves the artifact directory to devices that pull."""
+"""Where devices pull artifacts from: the artifact directory that we serve, or a server outside."""
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from aiohttp import web
 
+from provisioner.artifact_server import HttpArtifactServer
 from provisioner.execution.artifacts import Artifacts
+from provisioner.execution.outside_artifacts import OutsideArtifacts, sweep
 from provisioner.model.input_error import InputError
+from provisioner.ports import Clock
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ArtifactDoor:
+    """Where devices get files: at `url` of an outside server, or of us at `host` and `port`."""
+
+    host: str = "127.0.0.1"
+    port: int = 8070
+    url: str = ""
+
+
+def open_artifacts(
+    directory: Path, door: ArtifactDoor, clock: Clock, ca_file: Path | None
+) -> AbstractAsyncContextManager[Artifacts]:
+    """The artifacts of a daemon, as its options say."""
+    if door.url:
+        return outside_artifacts(directory, door.url, clock, ca_file)
+    return serve_artifacts(directory, door.host, door.port)
+
+
+@asynccontextmanager
+async def outside_artifacts(
+    directory: Path, url: str, clock: Clock, ca_file: Path | None = None
+) -> AsyncIterator[OutsideArtifacts]:
+    """Files of an outside server, `directory` their cache. It need not answer yet."""
+    if left := await asyncio.to_thread(sweep, directory):
+        log.info("removed %d files that were half fetched once", left)
+    server = HttpArtifactServer(url, ca_file)
+    files = OutsideArtifacts(directory, server, clock)
+    log.info("devices pull artifacts from %s", url)
+    try:
+        yield files
+    finally:
+        await files.close()
+        await server.close()
 
 
 @asynccontextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 from pydantic import Field
 
@@ -11,6 +12,7 @@ from provisioner.api.problem import missing
 from provisioner.api.route import ANYBODY, VIEWERS, Ask, Reply, Route
 from provisioner.checks import ALL as CHECKS
 from provisioner.control.overload import measured
+from provisioner.execution.outside_artifacts import OutsideArtifacts
 from provisioner.model.access import Caller, Role
 from provisioner.model.base import Record
 from provisioner.model.matrix import Pin, Release, Requirement
@@ -85,14 +87,24 @@ class ArtifactView(Record):
     name: str
     sha256: str
     pinned_by: tuple[str, ...]
-    present: bool
+    present: bool = Field(
+        description="In the artifact directory of who answers: a cache, where `pulled_from` is set."
+    )
     size: int = Field(0, description="Bytes; 0: it is not there.")
+    seen_outside: str = Field(
+        "",
+        description="SHA-256 that the daemon who answers last read at `pulled_from`; empty: none.",
+    )
+    seen_at: float = Field(0, description="When, seconds since the epoch; 0: not since its start.")
 
 
 class ArtifactList(Record):
     """All files that the matrix names, by name."""
 
     items: tuple[ArtifactView, ...]
+    pulled_from: str = Field(
+        "", description="The server outside; empty: devices pull from daemons."
+    )
 
 
 class Me(Record):
@@ -194,11 +206,17 @@ async def list_artifacts(ask: Ask) -> Reply:
     items = tuple(
         ArtifactView(
             name=name, sha256=sha256, pinned_by=tuple(by), present=name in sizes,
-            size=sizes.get(name, 0),
+            size=sizes.get(name, 0), **_outside(ask.parts.outside, name),
         )
         for (name, sha256), by in sorted(pinned.items())
     )  # fmt: skip
-    return Reply(ArtifactList(items=items))
+    pulled_from = "" if ask.parts.outside is None else ask.parts.outside.url
+    return Reply(ArtifactList(items=items, pulled_from=pulled_from))
+
+
+def _outside(files: OutsideArtifacts | None, name: str) -> dict[str, Any]:
+    seen = None if files is None else files.seen(name)
+    return {} if seen is None else {"seen_outside": seen.sha256, "seen_at": seen.at}
 
 
 def _add(pinned: dict[tuple[str, str], list[str]], name: str, sha256: str, by: str) -> None:

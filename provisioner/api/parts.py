@@ -11,6 +11,7 @@ from provisioner.api.changes import Works
 from provisioner.api.console_map import Atlas
 from provisioner.api.feed import Feed
 from provisioner.control.tenant_keeper import TenantKeeper
+from provisioner.execution.outside_artifacts import OutsideArtifacts
 from provisioner.model.matrix import Matrix
 from provisioner.planning.address_plan import AddressPlan
 from provisioner.planning.planner import PlanCache
@@ -40,4 +41,5 @@ class ApiParts:
     signer: Signer | None = None  # None: archives are only given as they are stored
     rehearsals: Rehearsals | None = None  # None: there is no simulator in this process
     plan: AddressPlan | None = None  # of the fabric's addresses: tells switches' planes
+    outside: OutsideArtifacts | None = None  # None: devices pull from us, or we do not know
     atlas: Atlas = field(default_factory=Atlas)  # of the console's map

@@ -25,6 +25,8 @@ from provisioner.cli.fabric_options import (
     fabric_access,
 )
 from provisioner.cli.matrix_files import read_matrix
+from provisioner.execution.artifacts import Artifacts
+from provisioner.execution.outside_artifacts import OutsideArtifacts
 from provisioner.model.matrix import Matrix
 from provisioner.opening import Data, read_settings
 from provisioner.ports import Clock
@@ -65,7 +67,8 @@ def api(
     )
 
     async def run(opened: Data) -> None:
-        async with served_api(data, opened, opened.clock, access, pinned, artifacts) as url:
+        files = Artifacts(artifacts)
+        async with served_api(data, opened, opened.clock, access, pinned, files) as url:
             typer.echo(url)
             await _stopped()
 
@@ -74,7 +77,7 @@ def api(
 
 @asynccontextmanager
 async def served_api(
-    data: Path, opened: Data, clock: Clock, access: FabricAccess, matrix: Matrix, artifacts: Path
+    data: Path, opened: Data, clock: Clock, access: FabricAccess, matrix: Matrix, files: Artifacts
 ) -> AsyncIterator[str]:
     """The REST API in this process, unless the settings say otherwise; its URL."""
     if not access.settings.api_serve:
@@ -85,7 +88,7 @@ async def served_api(
             opened.store,
             keeper,
             matrix,
-            artifacts,
+            files.directory,
             clock,
             access.settings,
             access.ca_file,
@@ -93,6 +96,7 @@ async def served_api(
             signer=opened.signer,
             rehearsals=RehearsalProcess(matrix, access.settings),
             plan=access.plan,
+            outside=files if isinstance(files, OutsideArtifacts) else None,
         )
         async with serve_api(parts, data) as url:
             log.info("the API is at %s/v1/docs; its CA is %s", url, data / CERTIFICATE_FILE)

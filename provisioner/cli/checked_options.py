@@ -12,6 +12,7 @@ from provisioner.model.input_error import InputError
 from provisioner.ports import Remote
 from provisioner.redfish.discovery import ADDRESSES_MAX, Network
 
+PATH_CHARACTERS = r"[A-Za-z0-9._~/-]*"  # no escapes: not every BMC's client keeps them
 PASSWORD = "PROVISIONER_BMC_PASSWORD"  # noqa: S105 (the name of the variable)
 
 
@@ -33,6 +34,34 @@ def checked_url(option: str, url: str) -> str:
         remedy = "Leave the path out; the service root is always /redfish/v1."
         raise InputError(option, url, "it has a path", remedy)
     return f"{parts.scheme}://{parts.netloc}"
+
+
+def checked_artifact_url(url: str) -> str:
+    """Where files are, without a slash at its end; "" for none. Raises InputError."""
+    if not url:
+        return ""
+    option, form = "--artifact-url", "Write http(s)://HOST[:PORT]/PATH."
+    try:
+        parts = urlsplit(url)
+        port_ok = parts.port is None or parts.port > 0
+    except ValueError as error:
+        raise InputError(option, "", str(error)[:200], form) from None
+    if parts.username is not None or parts.password is not None:
+        problem = "it must not hold credentials: BMCs do not log in, and they would show them"
+        remedy = "Let the server, or the bucket's policy, admit the site's networks instead."
+        raise InputError(option, parts.hostname or "", problem, remedy)
+    if "?" in url or "#" in url:
+        problem = "it has a query or a fragment: signed addresses end, and BMCs keep no secret"
+        remedy = "Let the server, or the bucket's policy, admit the site's networks instead."
+        raise InputError(option, parts.hostname or "", problem, remedy)
+    if parts.scheme not in ("http", "https") or not parts.hostname or not port_ok:
+        raise InputError(option, url[:200], "not an http(s) address", form)
+    path = parts.path.rstrip("/")
+    segments = path.split("/")[1:]
+    if not re.fullmatch(PATH_CHARACTERS, path) or {"", ".", ".."} & set(segments):
+        problem = "its path is none that every device would ask for alike"
+        raise InputError(option, url[:200], problem, "Use plain folder names: letters, digits.")
+    return f"{parts.scheme}://{parts.netloc}{path}"
 
 
 def checked_pin(pin: str, *, insecure: bool) -> str:

@@ -7,7 +7,7 @@ import json
 import os
 import resource
 import shutil
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -18,14 +18,17 @@ from rich.progress import Progress, TaskID
 from rich.table import Table
 from rich.text import Text
 
+from provisioner.artifact_server import HttpArtifactServer
 from provisioner.cli.campaign_options import MatrixOption
-from provisioner.cli.checked_options import check_ca
+from provisioner.cli.checked_options import check_ca, checked_artifact_url
 from provisioner.cli.data_options import DataOption, JsonOption, console
 from provisioner.cli.matrix_files import read_matrix
 from provisioner.execution import examination as look
 from provisioner.execution.examination import Looked
+from provisioner.execution.outside_artifacts import OutsideArtifacts
 from provisioner.execution.reach import Reach
 from provisioner.model.matrix import Matrix
+from provisioner.model.outcome import Blocker
 from provisioner.nvue import NvueTransport
 from provisioner.opening import DATABASE, open_data, read_expected, read_settings
 from provisioner.planning import examination as judge
@@ -37,6 +40,7 @@ from provisioner.redfish.transport import RedfishTransport
 from provisioner.settings import Settings
 from provisioner.site_clock import site_clock
 from provisioner.store import examining
+from provisioner.wall_clock import WallClock
 
 STYLES = {
     Standing.GOOD: "green",
@@ -52,6 +56,9 @@ def doctor(
     artifacts: Annotated[
         Path, typer.Option(help="Directory of firmware files, as for `serve`.")
     ] = Path("artifacts"),
+    artifact_url: Annotated[
+        str, typer.Option(help="As for `serve`: each pinned file is read there, whole.")
+    ] = "",
     settings: Annotated[Path | None, typer.Option(help="Settings, as for `serve`.")] = None,
     ca_file: Annotated[Path | None, typer.Option(help="CAs that BMCs may have.")] = None,
     file: Annotated[
@@ -74,9 +81,8 @@ def doctor(
     examined.append(judge.image(pinned))
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("artifacts", total=None)
-        examined += _artifacts(
-            pinned, artifacts, lambda n, m: bar.update(task, completed=n, total=m)
-        )
+        place = (artifacts, checked_artifact_url(artifact_url), ca_file)
+        examined += _artifacts(pinned, place, partial(_advance, bar, task))
         task = bar.add_task("BMCs and switches", total=None)
         update = partial(_advance, bar, task)
         examined += asyncio.run(_devices(data, ca_file, strangers, update))
@@ -120,16 +126,43 @@ def _database(data: Path) -> tuple[Examined, ...]:
 
 
 def _artifacts(
-    pinned: Matrix, directory: Path, done: Callable[[int, int], None]
+    pinned: Matrix, place: tuple[Path, str, Path | None], done: Callable[[int, int], None]
 ) -> Iterable[Examined]:
-    files = pinned_files(pinned, ())
+    files, (directory, url, ca_file) = pinned_files(pinned, ()), place
     if not files:
         remedy = "Name files and digests in an overlay of the matrix."
-        return [judge.not_looked("artifacts", str(directory), "the matrix names no file", remedy)]
+        where = url or str(directory)
+        return [judge.not_looked("artifacts", where, "the matrix names no file", remedy)]
+    if url:
+        return asyncio.run(_outside(files, directory, url, ca_file, done))
     told = []
     for count, (name, sha256) in enumerate(sorted(files.items()), 1):
         told.append(judge.artifact(name, sha256, look.file_digest(directory, name)))
         done(count, len(files))
+    return told
+
+
+async def _outside(
+    files: Mapping[str, str],
+    directory: Path,
+    url: str,
+    ca_file: Path | None,
+    done: Callable[[int, int], None],
+) -> list[Examined]:
+    """Each file as devices get it: read whole, nothing of it kept."""
+    told, server = [], HttpArtifactServer(url, ca_file)
+    outside = OutsideArtifacts(directory, server, WallClock())
+    try:
+        for count, (name, sha256) in enumerate(sorted(files.items()), 1):
+            seen = await outside.look(name)
+            if isinstance(seen, Blocker):
+                told.append(judge.bad("artifacts", name, seen.detail, seen.unblock))
+            else:
+                told.append(judge.artifact(name, sha256, seen.sha256))
+            done(count, len(files))
+    finally:
+        await outside.close()
+        await server.close()
     return told
 
 

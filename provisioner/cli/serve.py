@@ -16,10 +16,16 @@ import typer
 
 from provisioner import undumpable
 from provisioner.agents_opening import AgentDoor, ServedAgents, serve_agents, simulated
-from provisioner.artifact_serving import serve_artifacts
+from provisioner.artifact_serving import ArtifactDoor, open_artifacts
+from provisioner.cli import serve_options as opt
 from provisioner.cli.alert_sources import read_senders
 from provisioner.cli.api import served_api
-from provisioner.cli.checked_options import check_ca, check_directory, checked_remote
+from provisioner.cli.checked_options import (
+    check_ca,
+    check_directory,
+    checked_artifact_url,
+    checked_remote,
+)
 from provisioner.cli.fabric_options import (
     Limited,
     PlanFile,
@@ -65,50 +71,34 @@ log = logging.getLogger(__name__)
 PLAYBOOKS = Path("ansible/playbooks")  # without --playbooks: here, or what came with the program
 SWITCH_KEYS = "switch_keys"  # SSH host keys of switches, pinned when their password is changed
 
-DataDirectory = Annotated[Path, typer.Option(help="Data directory; made if it is not there.")]
-Database = Annotated[str, typer.Option(help="postgresql://USER@HOST/NAME, for several daemons.")]
-Matrices = Annotated[list[Path] | None, typer.Option(help="Matrix, then overlays; repeatable.")]
-Artifacts = Annotated[Path, typer.Option(help="Directory of firmware files.")]
-ArtifactHost = Annotated[
-    str, typer.Option(help="Our address that BMCs and switches pull artifacts from.")
-]
-Port = Annotated[int, typer.Option(min=0, max=65535)]
-ApiPort = Annotated[int | None, typer.Option(min=0, max=65535, help="Of the API; 0: a free one.")]
-AgentHost = Annotated[str, typer.Option(help="Our address that maintenance agents call.")]
-AgentUrl = Annotated[str, typer.Option(help="How ramdisks reach it, if not by host and port.")]
-CaFile = Annotated[Path | None, typer.Option(help="CAs that BMC certificates may have.")]
-Thresholds = Annotated[Path | None, typer.Option(help="The site's own (docs/thresholds.md).")]
-EventsUrl = Annotated[str, typer.Option(help="https://ADDRESS:PORT where events are pushed.")]
-AlertSources = Annotated[Path | None, typer.Option(help="Who may push (docs/watch.md).")]
-Simulator = Annotated[Path | None, typer.Option(help="Control socket of `provisioner sim serve`.")]
-
 
 def serve(
-    data: DataDirectory = Path("var"),
-    database: Database = "",
-    matrix: Matrices = None,
-    artifacts: Artifacts = Path("artifacts"),
-    artifact_host: ArtifactHost = "127.0.0.1",
-    artifact_port: Port = 8070,
-    api_port: ApiPort = None,
-    agent_host: AgentHost = "127.0.0.1",
-    agent_port: Port = 6385,
-    agent_url: AgentUrl = "",
+    data: opt.DataDirectory = Path("var"),
+    database: opt.Database = "",
+    matrix: opt.Matrices = None,
+    artifacts: opt.Artifacts = Path("artifacts"),
+    artifact_host: opt.ArtifactHost = "127.0.0.1",
+    artifact_port: opt.Port = 8070,
+    artifact_url: opt.ArtifactUrl = "",
+    api_port: opt.ApiPort = None,
+    agent_host: opt.AgentHost = "127.0.0.1",
+    agent_port: opt.Port = 6385,
+    agent_url: opt.AgentUrl = "",
     settings: Annotated[Path | None, typer.Option(help="Settings (docs/settings.md).")] = None,
     playbooks: Annotated[Path, typer.Option(help="Playbooks.")] = PLAYBOOKS,
     ssh_user: Annotated[str, typer.Option(help="Login on hosts.")] = "provisioner",
     ssh_key: Annotated[Path | None, typer.Option(help="Private key for hosts.")] = None,
     known_hosts: Annotated[Path | None, typer.Option(help="Host keys we trust.")] = None,
-    ca_file: CaFile = None,
-    thresholds: Thresholds = None,
+    ca_file: opt.CaFile = None,
+    thresholds: opt.Thresholds = None,
     plan: PlanFile = None,
     ufm: UfmUrl = "",
     ufm_user: UfmUser = "",
     ufm_pin: UfmPin = "",
     default_limited: Limited = False,
-    events_url: EventsUrl = "",
-    alert_sources: AlertSources = None,
-    simulator: Simulator = None,
+    events_url: opt.EventsUrl = "",
+    alert_sources: opt.AlertSources = None,
+    simulator: opt.Simulator = None,
     lab: Annotated[bool, typer.Option(help="Unknown pins are left alone, not refused.")] = False,
 ) -> None:
     """Run the daemon until it is stopped (Ctrl-C or SIGTERM); it drives every node taken in.
@@ -120,6 +110,7 @@ def serve(
     pinned = read_matrix(matrix or [])
     playbooks = _checked(simulator, playbooks, artifacts, ca_file)
     door = AgentDoor(agent_host, agent_port, agent_url)
+    store_door = ArtifactDoor(artifact_host, artifact_port, checked_artifact_url(artifact_url))
     remote = checked_remote(ssh_user, ssh_key, known_hosts)
     access = fabric_access(plan, chosen, ca_file, (ufm, ufm_user, ufm_pin), default_limited)
     senders, database = read_senders(alert_sources), database_of(data, database)
@@ -132,7 +123,7 @@ def serve(
             _wires(data, chosen, ca_file, measured.telemetry) as (transport, switches, sse),
             open_data(data, clock.now(), database) as opened,
             open_cluster(database, chosen) as shared,
-            serve_artifacts(artifacts, artifact_host, artifact_port) as files,
+            open_artifacts(artifacts, store_door, clock, ca_file) as files,
             _agents(site, door, data, opened, clock, chosen, files) as served,
             _hosts(site, playbooks, data, remote, opened, clock, chosen) as hosts,
             open_fabrics(access) as fabrics,
@@ -149,7 +140,7 @@ def serve(
                 login=login_of(ssh_user, ssh_key),
                 thresholds=read_thresholds(thresholds),
             )
-            api = served_api(data, opened, clock, access, pinned, artifacts)
+            api = served_api(data, opened, clock, access, pinned, files)
             await _until_stopped(parts, data, opened, api, measured)
 
     _run_alone(data, run)

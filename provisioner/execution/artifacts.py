@@ -20,7 +20,12 @@ Verified = tuple[str, int, int, int]  # a file's name, inode, size and time of i
 
 
 class Artifacts:
-    """A directory of firmware files. `url` is where BMCs, hosts and switches may pull them."""
+    """A directory of firmware files. `url` is where BMCs, hosts and switches may pull them.
+
+    `outside_artifacts.py` has the other kind: files that a server outside of us offers.
+    """
+
+    ask_max_s = 0.0  # longest that `confirm` may take
 
     def __init__(self, directory: Path, url: str = "") -> None:
         self.directory = directory
@@ -59,8 +64,28 @@ class Artifacts:
         self._served[name] = key
         return path
 
+    async def offer(self, name: str, sha256: str) -> Blocker | None:
+        """Make ready what a device is to pull; None: it may be told where."""
+        found = await self.resolve(name, sha256)
+        return found if isinstance(found, Blocker) else None
+
+    async def renew(self, name: str, sha256: str) -> Blocker | None:
+        """As `offer`, of what a device may be pulling since before our start."""
+        return await self.offer(name, sha256)
+
+    async def confirm(self, name: str, sha256: str) -> Blocker | None:
+        """Just before a device is told: whether what was offered is still so.
+
+        Nothing to ask for here: each request is held against the file that was verified.
+        """
+        return None
+
+    def digest(self, name: str) -> str:
+        """SHA-256 of a file that was resolved before."""
+        return self._verified[self._served[name]]
+
     def pull_url(self, name: str) -> str:
-        """Where a device fetches a file that was resolved before."""
+        """Where a device fetches a file that was offered before."""
         return f"{self.url}/{name}"
 
     def application(self) -> web.Application:

@@ -20,6 +20,7 @@ from provisioner.execution import (
 from provisioner.execution.deployment import deploy
 from provisioner.execution.hold import Hold
 from provisioner.execution.methods_sonic import install_sonic_image
+from provisioner.execution.offering import PULLED, confirmed, ready
 from provisioner.execution.work import Site, Work, do
 from provisioner.log_context import about
 from provisioner.model.inventory import Inventory
@@ -90,21 +91,24 @@ class Executor:
         inventory: Inventory,
         entry: LedgerEntry | None,
     ) -> Blocker | None:
-        work = await self._work(node, step.model_copy(update={"slots": slots}), inventory)
+        chosen = step.model_copy(update={"slots": slots})
+        work = await self._work(node, chosen, inventory, entry)
         if isinstance(work, Blocker):
             return work
+        if step.kind is not StepKind.ACTIVATE and step.method in PULLED:
+            work = confirmed(self._site, work, step.artifact, step.sha256)
         return await do(self._site, hold, work, entry)
 
-    async def _work(self, node: Node, step: Step, inventory: Inventory) -> Work | Blocker:
+    async def _work(
+        self, node: Node, step: Step, inventory: Inventory, entry: LedgerEntry | None
+    ) -> Work | Blocker:
         site = self._site
         if step.method == gpu_reset.METHOD:
             return gpu_reset.work(site, node, step)
         if step.kind is StepKind.ACTIVATE:
             return await activations.work(site, node, step, inventory)
-        if step.method not in NO_FILE:
-            found = await site.artifacts.resolve(step.artifact, step.sha256)
-            if isinstance(found, Blocker):
-                return found
+        if step.method not in NO_FILE and (no := await ready(site, step, entry)) is not None:
+            return no
         match step.method:
             case "redfish_push":
                 return await methods_redfish.push(site, node, step, inventory)

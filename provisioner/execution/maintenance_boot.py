@@ -15,6 +15,7 @@ from provisioner.execution.activations import power_off, power_on
 from provisioner.execution.agent_steps import command, last, pending
 from provisioner.execution.boot_sources import addresses, from_disk, identity, offer, unavailable
 from provisioner.execution.hold import Hold
+from provisioner.execution.offering import confirmed
 from provisioner.execution.once import Act, Sent, Snapshot, blocked
 from provisioner.execution.quiet import quiet
 from provisioner.execution.work import Site, Work, do
@@ -46,14 +47,11 @@ class Stay:
         lacking = unusable(image, production=self.site.settings.production)
         if image is None or lacking:
             return unavailable(self.node, lacking)
-        file = await self.site.artifacts.resolve(image.artifact, image.sha256)
-        if isinstance(file, Blocker):
-            return file
         try:
             rows = await self.hold.entries()
             if self._is_in(rows) and (agent := await self._agent(rows)) is not None:
                 return agent
-            return await self._boot_image(rows, image.artifact)
+            return await self._boot_image(rows, image)
         except PortError as error:
             return blocked(error, f"{self.node.id}/maintenance")
 
@@ -133,22 +131,24 @@ class Stay:
         limit_s = settings.boot_limit_s if under_way else settings.agent_heartbeat_s
         return await self.site.agents.wait(self.node.id, limit_s)
 
-    async def _boot_image(self, rows: Sequence[LedgerEntry], name: str) -> AgentAddress | Blocker:
-        if (tired := self._exhausted(rows)) is not None:
-            return tired
+    async def _boot_image(self, rows: Sequence[LedgerEntry], image: Pin) -> AgentAddress | Blocker:
+        no = await self.site.artifacts.offer(image.artifact, image.sha256) or self._exhausted(rows)
+        if no is not None:
+            return no
         host = await self.site.reach.redfish(self.node, "host")
         if isinstance(host, Blocker):
             return host
         if self.node.boots is Boots.SYSTEM:
             await self.mark(Boots.RAMDISK)
-        url = self.site.artifacts.pull_url(name)
+        url = self.site.artifacts.pull_url(image.artifact)
         booting, off = await self._current(rows, BOOT), self.off_row(rows)
         if booting is None or off is None:
             turning = await self._current(rows, OFF)
             problem = await do(self.site, self.hold, self._off(host), turning)
             if problem is not None:
                 return problem
-        problem = await do(self.site, self.hold, self._boot(host, url), booting)
+        boot = confirmed(self.site, self._boot(host, url), image.artifact, image.sha256)
+        problem = await do(self.site, self.hold, boot, booting)
         if problem is not None:
             return problem
         agent = await self.site.agents.present(self.node.id)

@@ -1,0 +1,168 @@
+"""Firmware files of an outside HTTP(S) server: nginx, or a bucket of an object store.
+
+Rule: one origin. A redirect is never followed (devices follow them each in its own way), nothing
+is asked for with a login, and a body in a coding that was not asked for is refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import quote
+
+import aiohttp
+from yarl import URL
+
+from provisioner.bounded_http import (
+    CONNECT_MAX_S,
+    FAILURES,
+    Attempt,
+    Trust,
+    open_session,
+    port_error,
+    time_limit,
+)
+from provisioner.model.artifact import Validators
+from provisioner.model.outcome import Reason
+from provisioner.planning.outside_files import settled
+from provisioner.ports import PortError, TooLarge, Unreachable
+
+PIECE_BYTES = 1024 * 1024
+SILENCE_MAX_S = 60.0  # between two pieces; a server that reads from tape has no place here
+WHOLE_MAX_S = 4 * 3600.0  # 16 GB at 10 Mbit/s, with room
+CONNECTIONS_MAX = 8  # to the one server: few files are read, and each by one of us
+HEADER_MAX = 200  # characters of a validator; what is longer is none
+
+# what a status means that is neither the file nor its absence
+STATUS = {401: Reason.NOT_OFFERED, 403: Reason.NOT_OFFERED, 405: Reason.NOT_OFFERED}
+ABSENT = frozenset({404, 410})
+
+
+class NotGiven(PortError):
+    """The server answered, and not with the file."""
+
+    def __init__(self, detail: str, reason: Reason) -> None:
+        super().__init__(detail)
+        self.reason = reason
+
+
+class HttpArtifactServer:
+    """`ports.ArtifactServer` over HTTP. To be made inside the event loop.
+
+    `url` was checked (`cli.checked_options.checked_artifact_url`): no login, no query.
+    """
+
+    def __init__(self, url: str, ca_file: Path | None = None) -> None:
+        self.url = url.rstrip("/")
+        self._trust = Trust(ca_file)
+        self._session = open_session(per_host=CONNECTIONS_MAX, keep_alive=True)
+
+    def address(self, name: str) -> str:
+        """The file's address, each character of its name as it must stand in one."""
+        return f"{self.url}/{quote(name, safe='')}"
+
+    async def head(self, name: str, timeout_s: float) -> Validators | None:
+        """What is offered now. Raises PortError."""
+        answer = await self._asked("HEAD", name, time_limit(timeout_s))
+        try:
+            return self._judged(name, answer)
+        finally:
+            answer.release()
+
+    async def get(
+        self, name: str, size_max_bytes: int, take: Callable[[bytes], Awaitable[None]]
+    ) -> Validators | None:
+        """The whole file. Raises PortError, and what `take` raises."""
+        limit = aiohttp.ClientTimeout(
+            total=WHOLE_MAX_S, sock_connect=CONNECT_MAX_S, sock_read=SILENCE_MAX_S
+        )
+        answer = await self._asked("GET", name, limit)
+        try:
+            validators = self._judged(name, answer)
+            if validators is None:
+                return None
+            if (validators.length or 0) > size_max_bytes:
+                raise TooLarge(f"{self.address(name)} announces {validators.length} bytes")
+            size = 0
+            while piece := await self._piece(name, answer):
+                size += len(piece)
+                if size > size_max_bytes:
+                    raise TooLarge(f"{self.address(name)} has over {size_max_bytes} bytes")
+                await take(piece)
+            if validators.length not in (None, size):
+                short = f"{self.address(name)}: {size} of {validators.length} bytes came"
+                raise Unreachable(short, maybe_executed=False)
+            return validators
+        finally:
+            answer.close()  # at its end, or in its middle: then the connection goes with it
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._session.close()
+
+    async def _asked(
+        self, method: str, name: str, limit: aiohttp.ClientTimeout
+    ) -> aiohttp.ClientResponse:
+        with self._told(name):
+            return await self._session.request(
+                method,
+                URL(self.address(name), encoded=True),
+                ssl=self._trust.option(self.url, "", insecure=False),
+                allow_redirects=False,
+                # a cache between us must not answer for the server: devices may not pass it
+                headers={"Accept-Encoding": "identity", "Cache-Control": "no-cache"},
+                timeout=limit,
+                read_bufsize=PIECE_BYTES,
+            )
+
+    async def _piece(self, name: str, answer: aiohttp.ClientResponse) -> bytes:
+        with self._told(name):
+            return await answer.content.read(PIECE_BYTES)
+
+    def _judged(self, name: str, answer: aiohttp.ClientResponse) -> Validators | None:
+        if answer.status in ABSENT:
+            return None
+        if answer.status != 200:
+            raise self._refused(name, answer.status)
+        coding = answer.headers.get("Content-Encoding", "identity").strip().lower()
+        if coding not in ("", "identity"):
+            detail = f"{self.address(name)} comes as {coding[:20]!r}, which devices do not undo"
+            raise NotGiven(detail, Reason.NOT_OFFERED)
+        return validators_of(answer.headers)
+
+    def _refused(self, name: str, status: int) -> NotGiven:
+        where = self.address(name)
+        if 300 <= status < 400:
+            detail = f"{where} answers {status}: redirects are not followed"
+            return NotGiven(detail, Reason.NOT_OFFERED)
+        more = " (S3 says so of a file that is not there, too)" if status == 403 else ""
+        return NotGiven(f"{where} answers {status}{more}", STATUS.get(status, Reason.BUSY))
+
+    @contextmanager
+    def _told(self, name: str) -> Iterator[None]:
+        """What the HTTP stack raises, as a PortError. A body that breaks off is an absence."""
+        try:
+            yield
+        except (aiohttp.ClientPayloadError, asyncio.IncompleteReadError) as error:
+            detail = f"{self.address(name)}: broke off in the middle ({type(error).__name__})"
+            raise Unreachable(detail, maybe_executed=False) from None
+        except FAILURES as error:
+            raise port_error(self.address(name), error, Attempt(safe=True)) from None
+
+
+def validators_of(headers: Mapping[str, str]) -> Validators:
+    """Of an answer's headers; what is no validator is left out."""
+    etag, modified = _short(headers.get("ETag", "")), _short(headers.get("Last-Modified", ""))
+    length = headers.get("Content-Length", "")
+    return Validators(
+        etag=etag,
+        modified=modified,
+        length=int(length) if length.isascii() and length.isdigit() and len(length) < 19 else None,
+        settled=settled(etag, modified, headers.get("Date", "")),
+    )
+
+
+def _short(value: str) -> str:
+    return value if value.isprintable() and len(value) <= HEADER_MAX else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
@@ -42,7 +43,13 @@ def open_artifacts(
 async def outside_artifacts(
     directory: Path, url: str, clock: Clock, ca_file: Path | None = None
 ) -> AsyncIterator[OutsideArtifacts]:
-    """Files of an outside server, `directory` their cache. It need not answer yet."""
+    """Files of an outside server, `directory` their cache. It need not answer yet.
+
+    Raises InputError for a directory that cannot be written.
+    """
+    if not os.access(directory, os.W_OK | os.X_OK):
+        remedy = "With --artifact-url it is a cache: name a directory that the daemon may write."
+        raise InputError("--artifacts", str(directory), "it cannot be written", remedy)
     if left := await asyncio.to_thread(sweep, directory):
         log.info("removed %d files that were half fetched once", left)
     server = HttpArtifactServer(url, ca_file)

@@ -115,6 +115,11 @@ CASES: dict[str, tuple[str, ...]] = {
     SERVE + "--matrix matrix.yaml --ssh-key gone": ("--ssh-key", "gone", "path"),
     SERVE + "--matrix matrix.yaml --known-hosts gone": ("--known-hosts", "gone", "path"),
     SERVE + "--matrix matrix.yaml --simulator gone.sock": ("--simulator", "sim serve --control"),
+    SERVE + "--artifact-url ftp://files": ("--artifact-url", "http(s)://HOST"),
+    SERVE + "--artifact-url https://u:hunter2@files/fw": ("credentials", "admit the site"),
+    SERVE + "--artifact-url https://files/fw?X-Amz-Signature=1": ("query", "bucket's policy"),
+    SERVE + "--artifact-url https://files/a/../b": ("--artifact-url", "path", "plain folder names"),
+    SERVE + "--artifact-url http://files:99999/": ("--artifact-url", "http(s)://HOST[:PORT]/PATH"),
     # inventories
     "plan --release r --matrix matrix.yaml --inventory cut.json": ("cut.json, line 2", "inspect"),
     "plan --release r --matrix matrix.yaml --inventory list.json": ("list.json", "inspect"),
@@ -157,6 +162,12 @@ def test_one_error_says_where_and_what_to_do_and_nothing_is_made(words: str, fol
         assert error.startswith("error: ")
         assert error.count("\n") == 1
     assert {p.name for p in folder.iterdir()} == set(FILES)
+
+
+def test_a_password_in_the_address_of_artifacts_is_not_said_again(folder: Path) -> None:
+    error = told(SERVE + "--matrix matrix.yaml --artifact-url https://u:hunter2@files/fw", folder)
+
+    assert "hunter2" not in error
 
 
 def test_an_address_that_is_not_ours_is_told_before_a_node_is_driven(

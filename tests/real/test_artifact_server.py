@@ -8,15 +8,26 @@ import os
 import signal
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
+from aiohttp.test_utils import TestClient, TestServer
 from nginx_server import MISSING, NGINX, Nginx, nginx
+from served import MATRIX, serving
 
+from provisioner.api import table
+from provisioner.api.app import application
 from provisioner.artifact_serving import outside_artifacts
+from provisioner.execution.offering import confirmed
+from provisioner.execution.once import Act, Sent, Snapshot
 from provisioner.execution.outside_artifacts import LEFT_S, PART, OutsideArtifacts
+from provisioner.execution.work import Site, Work
+from provisioner.model.input_error import InputError
+from provisioner.model.operation import LedgerEntry
 from provisioner.model.outcome import Blocker, Reason
+from provisioner.settings import Settings
 from provisioner.sim.serve_tls import certificate
 from provisioner.wall_clock import WallClock
 
@@ -163,6 +174,37 @@ def test_a_file_that_is_exchanged_is_refused_and_then_verified_again(
         assert await files.offer(NAME, PINNED) is None
         assert await files.confirm(NAME, PINNED) is None
         assert len(server.asked("GET")) == 3
+
+    run(scenario, cache, server.url)
+
+
+def test_a_device_is_told_no_address_of_a_file_that_was_exchanged_since(
+    server: Nginx, cache: Path
+) -> None:
+    told: list[str] = []
+
+    async def send() -> Sent:
+        told.append("the device")
+        return Sent()
+
+    async def look() -> Snapshot:
+        return {}
+
+    async def finish(_: LedgerEntry) -> None:
+        return None
+
+    async def scenario(files: OutsideArtifacts) -> None:
+        site = Site(
+            clock=WallClock(), settings=Settings(), reach=None, runner=None, shell=None,
+            agents=None, artifacts=files,
+        )  # fmt: skip
+        act = Act(name="pull", before={}, look=look, send=send, happened=lambda _a, _b: False)
+        work = confirmed(site, Work(act=act, finish=finish), NAME, PINNED)
+        assert await files.offer(NAME, PINNED) is None
+        assert await work.act.send() == Sent()
+        server.put(NAME, OTHER, modified=1_700_000_009)
+        assert reason(await work.act.send()) is Reason.BUSY
+        assert told == ["the device"]
 
     run(scenario, cache, server.url)
 
@@ -322,13 +364,48 @@ def test_a_name_that_is_no_plain_file_is_never_asked_for(
     assert server.asked("HEAD") + server.asked("GET") == []
 
 
-def test_a_full_or_closed_cache_is_told(server: Nginx, tmp_path: Path) -> None:
+def test_a_cache_that_cannot_be_written_is_told(server: Nginx, cache: Path) -> None:
     async def scenario(files: OutsideArtifacts) -> None:
+        cache.rmdir()  # noqa: ASYNC240 (of the test)
         told = await files.offer(NAME, PINNED)
         assert isinstance(told, Blocker)
         assert (told.reason, "--artifacts" in told.unblock) == (Reason.MISSING_ARTIFACT, True)
 
-    run(scenario, tmp_path / "not made", server.url)
+    run(scenario, cache, server.url)
+
+
+def test_a_cache_that_is_not_there_is_told_before_anything_is_asked(
+    server: Nginx, tmp_path: Path
+) -> None:
+    async def scenario(_: OutsideArtifacts) -> None:
+        pytest.fail("it was opened")
+
+    with pytest.raises(InputError, match="--artifacts"):
+        run(scenario, tmp_path / "not made", server.url)
+
+
+def test_the_api_tells_where_devices_pull_from_and_what_was_seen_there(
+    server: Nginx, cache: Path
+) -> None:
+    pin = MATRIX.images["maintenance"].model_copy(update={"artifact": NAME, "sha256": PINNED})
+    matrix = MATRIX.model_copy(update={"images": {"maintenance": pin}})
+
+    async def scenario(files: OutsideArtifacts) -> None:
+        async with serving() as api:
+            parts = replace(api.parts, matrix=matrix, artifacts=cache, outside=files)
+            headers = {"Authorization": f"Bearer {api.tokens['viewer']}"}
+            shown = []
+            async with TestClient(TestServer(application(parts, table.ALL))) as client:
+                for _ in range(2):
+                    answer = await (await client.get("/v1/artifacts", headers=headers)).json()
+                    assert answer["pulled_from"] == server.url
+                    found = next(i for i in answer["items"] if i["name"] == NAME)
+                    shown.append((found["present"], found["seen_outside"], found["seen_at"] > 0))
+                    assert await files.offer(NAME, PINNED) is None
+
+            assert shown == [(False, "", False), (True, PINNED, True)]
+
+    run(scenario, cache, server.url)
 
 
 def test_only_a_certificate_of_a_trusted_ca_is_believed(tmp_path: Path, cache: Path) -> None:

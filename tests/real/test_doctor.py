@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from nginx_server import MISSING, NGINX, nginx
 from simulated import Served, served
 from typer.testing import CliRunner
 
@@ -98,6 +100,28 @@ def test_a_missing_firmware_file_is_named_before_go_live(place: Path) -> None:
     assert told["image", "m.iso"]["standing"] == "good"
     assert "no such file" in told["artifacts", "m.iso"]["detail"]
     assert "SHA-256" in wrong["artifacts", "m.iso"]["detail"]
+
+
+@pytest.mark.skipif(NGINX is None, reason=MISSING)
+def test_firmware_files_of_a_server_outside_are_read_as_devices_get_them(
+    place: Path, tmp_path: Path
+) -> None:
+    overlay = tmp_path / "overlay.yaml"
+    digest = hashlib.sha256(b"the image").hexdigest()
+    overlay.write_text(
+        "images:\n  maintenance:\n    version: '1'\n    artifact: n.iso\n"
+        f"    sha256: {digest}\n    evidence: built here\n"
+    )
+    root = Path(__file__).parents[2] / "firmware_matrix.yaml"
+    with nginx(tmp_path) as server:
+        words = ["--matrix", str(root), "--matrix", str(overlay), "--artifact-url", server.url]
+        _, absent = doctor(place, *words)
+        server.put("n.iso", b"the image")
+        _, there = doctor(place, *words)
+
+    assert f"{server.url}/n.iso" in absent["artifacts", "n.iso"]["detail"]
+    assert there["artifacts", "n.iso"]["standing"] == "good"
+    assert not (place / "artifacts" / "n.iso").exists()
 
 
 def test_before_intake_it_looks_at_the_list_and_logs_in_to_nobody(

@@ -130,7 +130,7 @@ class Survey:
         pinned = self._matrix.releases[release]
         leave = frozenset(self._settings.switch_methods_allowed)
         cache = PlanCache(self._matrix, components.ALL, self._settings.production, leave)
-        by_leaf = rails_of(nodes)
+        below = _below(nodes)
         await self._read_versions(nodes)
         ahead = self._ahead(nodes, selected, pinned)
         found = {}
@@ -139,7 +139,7 @@ class Survey:
                 continue
             inventory = await self._store.inventory(node.id)
             found[node.id] = self._planned(
-                node, inventory, pinned, release, cache, self._around(node, nodes, by_leaf), ahead
+                node, inventory, pinned, release, cache, _around(node, below), ahead
             )
         return found
 
@@ -244,14 +244,20 @@ class Survey:
             }
         return found
 
-    def _around(
-        self, node: Node, nodes: Sequence[Node], by_leaf: Mapping[str, tuple[int, ...]]
-    ) -> Sequence[str]:
-        if node.kind is NodeKind.HOST:
-            return sorted({p.switch for p in node.ports})
-        if node.id not in by_leaf:
-            return ()
-        return sorted(n.id for n in nodes if any(p.switch == node.id for p in n.ports))
+
+def _below(nodes: Sequence[Node]) -> dict[str, list[str]]:
+    """The nodes whose cables end on each leaf."""
+    found: dict[str, list[str]] = {}
+    for node in sorted(nodes, key=lambda n: n.id):
+        for leaf in {p.switch for p in node.ports}:
+            found.setdefault(leaf, []).append(node.id)
+    return found
+
+
+def _around(node: Node, below: Mapping[str, Sequence[str]]) -> Sequence[str]:
+    if node.kind is NodeKind.HOST:
+        return sorted({p.switch for p in node.ports})
+    return below.get(node.id, ())
 
 
 def revision_of(inventory: Inventory) -> str:

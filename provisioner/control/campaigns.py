@@ -8,10 +8,11 @@ row and the campaign's row of it change in one transaction.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 
-from provisioner.control.campaign_facts import fleet
+from provisioner.control.campaign_memory import Memory
 from provisioner.model.campaign import (
     Admit,
     Campaign,
@@ -20,14 +21,14 @@ from provisioner.model.campaign import (
     NodeProgress,
     Progress,
 )
-from provisioner.model.campaign_row import CampaignRow, ReleasePin
+from provisioner.model.campaign_row import CampaignRow
 from provisioner.model.case import Notice
 from provisioner.model.cohort import Sample
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.address_plan import AddressPlan
 from provisioner.planning.campaign_moves import admitted, displaced, observed
-from provisioner.planning.campaign_progress import after
+from provisioner.planning.campaign_progress import after, told_of
 from provisioner.planning.regression import RegressionPolicy, wave_verdict
 from provisioner.planning.rollout import decide
 from provisioner.ports import Clock, StaleWrite, Store
@@ -37,6 +38,8 @@ from provisioner.settings import Settings
 log = logging.getLogger(__name__)
 
 SAMPLES_MAX = 1024  # newest of a profile that are looked through for what a node measured
+WRITTEN_MAX = 512  # rows in one transaction: drivers of nodes wait some 100 ms for it
+ADMITTED_MAX = 64  # at the same time: they share a commit (`store/lanes.py`)
 _RUNS = (CampaignState.STARTED, CampaignState.ROLLING_BACK)
 _DECIDES = (*_RUNS, CampaignState.PAUSED)  # of a paused one, soaks go on
 _REGRESSION = RegressionPolicy()
@@ -60,6 +63,7 @@ class Campaigns:
         self._clock = clock
         self._settings = settings
         self._over: set[str] = set()  # aborted ones with nothing under way any more
+        self._memory: dict[str, Memory] = {}  # by campaign; dropped at the least doubt
 
     async def run(self) -> None:
         """Tick for ever, at the pace of `poll_s`."""
@@ -71,8 +75,14 @@ class Campaigns:
         """One turn of every campaign that is not over."""
         for campaign in await self._book.campaigns():
             if campaign.state in (CampaignState.DRAFT, CampaignState.DONE):
+                self._memory.pop(campaign.id, None)
                 continue
             if campaign.id in self._over and campaign.state is CampaignState.ABORTED:
+                continue
+            memory = self._memory.get(campaign.id)
+            if memory is not None and memory.early(
+                campaign, self._clock.now(), self._settings.poll_s
+            ):
                 continue
             try:
                 await self.turn(campaign)
@@ -84,36 +94,50 @@ class Campaigns:
 
     async def turn(self, campaign: Campaign) -> Decision | None:
         """What became of its nodes, then what follows; None: it decides nothing now."""
-        now = self._clock.now()
+        memory = await self._remembered(campaign)
+        decision = await self._turned(campaign, memory)
+        self._memory[campaign.id] = memory  # only now: of a turn that failed nothing is believed
+        return decision
+
+    async def _remembered(self, campaign: Campaign) -> Memory:
+        """What the last turn knew, if nobody else has written since; else what is on disk."""
+        known = self._memory.pop(campaign.id, None)
+        if known is not None and known.generation == campaign.generation:
+            return known
+        rows = await self._book.campaign_rows(campaign.id)
+        return Memory(campaign.generation, {r.node: r for r in rows})
+
+    async def _turned(self, campaign: Campaign, memory: Memory) -> Decision | None:
+        now = memory.turned_at = self._clock.now()
         nodes = {n.id: n for n in await self._store.nodes()}
-        rows = {r.node: r for r in await self._book.campaign_rows(campaign.id)}
-        rows |= {r.node: r for r in await self._observe(campaign, rows, nodes, now)}
+        rows = memory.rows
+        await self._observe(campaign, memory, nodes, now)
         await self._make_room(campaign, rows, nodes, now)
         if campaign.state is CampaignState.ABORTED and not _under_way(rows):
             self._over.add(campaign.id)
         if campaign.state not in _DECIDES:
             return None
         pins = await self._book.pins()
-        facts = fleet(list(nodes.values()), campaign, list(rows.values()), pins, now, self._plan)
+        facts = memory.facts(list(nodes.values()), campaign, pins, now, self._plan)
         progress = {name: row.progress for name, row in rows.items()}
         decision = decide(campaign, facts, progress, self._verdicts(campaign, rows), now)
-        await self._carry_out(campaign, decision, rows, nodes, pins, now)
+        await self._carry_out(campaign, decision, memory, nodes, now)
         return decision
 
     async def _observe(
         self,
         campaign: Campaign,
-        rows: Mapping[str, CampaignRow],
+        memory: Memory,
         nodes: Mapping[str, Node],
         now: float,
-    ) -> Sequence[CampaignRow]:
+    ) -> None:
         found = [
             (row, new)
-            for row in rows.values()
+            for row in memory.rows.values()
             if (new := observed(row, nodes.get(row.node), campaign.target, now)) is not None
         ]
         if not found:
-            return ()
+            return
         samples = await self._samples({r.facts.profile for r, _ in found if r.facts.gpus})
         changed = []
         for old, new in found:
@@ -121,8 +145,7 @@ class Campaigns:
             if sample is not None and sample.taken_at >= old.progress.admitted_at:
                 new = new.model_copy(update={"after": dict(sample.measured)})
             changed.append(new)
-        await self._book.put_rows(campaign, changed, now)
-        return changed
+        await self._write(campaign, memory, changed, (), now)
 
     async def _make_room(
         self,
@@ -137,6 +160,8 @@ class Campaigns:
             for r in rows.values()
             if r.progress.state is Progress.ADMITTED and r.kind is NodeKind.SWITCH
         }
+        if not under_way:
+            return
         for node in nodes.values():
             if node.state is not State.RELEASED:
                 continue
@@ -170,30 +195,51 @@ class Campaigns:
         self,
         campaign: Campaign,
         decision: Decision,
-        rows: Mapping[str, CampaignRow],
+        memory: Memory,
         nodes: Mapping[str, Node],
-        pins: Sequence[ReleasePin],
         now: float,
     ) -> None:
-        notices = _notices(campaign, decision, now)
+        rows = memory.rows
         written = after(decision, {name: row.progress for name, row in rows.items()}, now)
         begins = {a.node for a in decision.admit}
         changed = [_with(rows[n], p) for n, p in written.items() if n not in begins]
-        if changed or notices:
-            await self._book.put_rows(campaign, changed, now, notices)
+        await self._write(campaign, memory, changed, told_of(campaign, decision, now), now)
         if decision.stop:
             reason = "; ".join(str(b) for b in decision.stop)
             await self._end(campaign, CampaignState.STOPPED, reason, now)
             return
         assert campaign.state in _RUNS or not (decision.admit or decision.finished)
-        for admit in decision.admit:
-            begun = _with(rows[admit.node], written[admit.node])
-            await self._admit(campaign, admit, begun, nodes, now)
+        for at in range(0, len(decision.admit), ADMITTED_MAX):
+            some = decision.admit[at : at + ADMITTED_MAX]
+            begun = [_with(rows[a.node], written[a.node]) for a in some]
+            done = await asyncio.gather(
+                *(self._admit(campaign, a, r, nodes, now) for a, r in zip(some, begun, strict=True))
+            )
+            memory.wrote([row for row, ok in zip(begun, done, strict=True) if ok])
         if decision.finished and not decision.admit:
             back = campaign.going_back
             state = CampaignState.ABORTED if back else CampaignState.DONE
             reason = f"rolled back to {campaign.baseline}" if back else ""
             await self._end(campaign, state, reason, now)
+
+    async def _write(
+        self,
+        campaign: Campaign,
+        memory: Memory,
+        rows: Sequence[CampaignRow],
+        notices: Sequence[Notice],
+        now: float,
+    ) -> None:
+        """Rows with the notices of their nodes: what a crash leaves out the next turn decides."""
+        by_node: dict[str, list[Notice]] = {}
+        for notice in notices:
+            by_node.setdefault(notice.node, []).append(notice)
+        for at in range(0, len(rows), WRITTEN_MAX):
+            some = rows[at : at + WRITTEN_MAX]
+            told = [notice for row in some for notice in by_node.pop(row.node, ())]
+            await self._book.put_rows(campaign, some, now, told)
+            memory.wrote(some)
+        assert not by_node, "nobody begins in the turn in which its tenant is told"
 
     async def _admit(
         self,
@@ -202,8 +248,8 @@ class Campaigns:
         row: CampaignRow,
         nodes: Mapping[str, Node],
         now: float,
-    ) -> None:
-        """One node begins; hosts that make room for it leave first."""
+    ) -> bool:
+        """One node begins; hosts that make room for it leave first. False: it does not."""
         why = f"campaign {campaign.id} to {campaign.target}: {admit.reason}"
         try:
             for name in admit.displaces:
@@ -216,10 +262,12 @@ class Campaigns:
             )
             if isinstance(moved, Blocker):
                 log.info("%s is not admitted: %s", admit.node, moved)
-                return  # its row changed since the decision; the next turn decides anew
+                return False  # its row changed since the decision; the next turn decides anew
             await self._book.admit(campaign, row, moved, why, now)
+            return True
         except StaleWrite as error:
             log.info("%s is not admitted: %s; the next turn decides anew", admit.node, error)
+            return False
 
     async def _end(self, campaign: Campaign, state: CampaignState, reason: str, now: float) -> None:
         ended = campaign.model_copy(update={"state": state, "reason": reason})
@@ -237,21 +285,6 @@ class Campaigns:
 
 def _under_way(rows: Mapping[str, CampaignRow]) -> bool:
     return any(r.progress.state is Progress.ADMITTED for r in rows.values())
-
-
-def _notices(campaign: Campaign, decision: Decision, now: float) -> tuple[Notice, ...]:
-    return tuple(
-        Notice(
-            id=f"{campaign.id}/{n.node}/{n.tenant}",
-            tenant=n.tenant,
-            node=n.node,
-            kind="maintenance",
-            text=n.text,
-            at=now,
-            effective_at=n.earliest_at,
-        )
-        for n in decision.notices
-    )
 
 
 def _with(row: CampaignRow, progress: NodeProgress) -> CampaignRow:

@@ -41,6 +41,11 @@ def wants_turn(
     return watched and now - max(last_look, node.entered_at) >= settings.watch_s
 
 
+def rests(node: Node) -> bool:
+    """Whether, with a watch, nothing but a change of its row makes work of it: most nodes do."""
+    return node.state is State.RELEASED and node.kind is NodeKind.HOST and not node.blockers
+
+
 def remedy(node: Node, settings: Settings, now: float) -> Node | None:
     """An automatic try to leave quarantine: passing causes only, rate-limited and counted."""
     if node.state is not State.QUARANTINED or node.attempts >= settings.remedies_max:
@@ -73,6 +78,7 @@ class Scheduler:
         self._held = held  # nodes that alerts keep from tenants; None: there is no watch
         self._may_begin = may_begin  # an overloaded daemon begins little
         self._looked: dict[str, float] = {}
+        self._resting: dict[str, Node] = {}  # as they were: an unchanged row is the same object
 
     async def run(self) -> None:
         """Tick for ever, at the pace of `poll_s`."""
@@ -87,6 +93,11 @@ class Scheduler:
         nodes = await self._allocate(nodes, await self._store.tenants(), now)
         busy = {o.node for o in await self._store.active_operations()}
         for node in nodes:
+            if self._resting.get(node.id) is node:
+                continue
+            if self._held is not None and rests(node):
+                self._resting[node.id] = node
+                continue
             if node.id in busy or not self._may_begin(node):
                 continue
             ready = remedy(node, self._settings, now)

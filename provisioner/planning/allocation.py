@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from provisioner.model.node import Node, NodeKind, State
@@ -15,7 +16,7 @@ def allocate(nodes: Iterable[Node], tenants: Sequence[Tenant]) -> tuple[tuple[st
     A node that is allocated stays so; the order is the same for the same input.
     """
     hosts = [n for n in nodes if n.kind is NodeKind.HOST]
-    held = {t.name: sum(n.tenant == t.name for n in hosts) for t in tenants}
+    held = Counter(n.tenant for n in hosts)
     free = sorted(
         (n for n in hosts if n.state is State.CERTIFIED and not n.tenant),
         key=lambda n: (str(n.location), n.id),

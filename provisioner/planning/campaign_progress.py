@@ -15,6 +15,7 @@ from provisioner.model.campaign import (
     NodeProgress,
     Progress,
 )
+from provisioner.model.case import Notice as TenantNotice
 from provisioner.model.outcome import Blocker
 from provisioner.planning.waves import assign
 
@@ -53,6 +54,22 @@ def after(
     for admit in decision.admit:
         change(admit.node, state=Progress.ADMITTED, admitted_at=now, retire=admit.retire)
     return changed
+
+
+def told_of(campaign: Campaign, decision: Decision, now: float) -> tuple[TenantNotice, ...]:
+    """The notices of a decision as they are kept: the same one has the same id."""
+    return tuple(
+        TenantNotice(
+            id=f"{campaign.id}/{n.node}/{n.tenant}",
+            tenant=n.tenant,
+            node=n.node,
+            kind="maintenance",
+            text=n.text,
+            at=now,
+            effective_at=n.earliest_at,
+        )
+        for n in decision.notices
+    )
 
 
 def came_back(progress: NodeProgress, now: float) -> NodeProgress:

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from math import comb
+from math import exp, lgamma, log
 from statistics import median
 
 from provisioner.model.base import Record
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.metrics import rule_of
+
+_NOTHING = 1e-17  # of a sum: a term that does not change it
 
 
 class Effect(StrEnum):
@@ -77,7 +79,7 @@ def _compared(
     change = median(gains)
     moved = [g for g in gains if g != 0]
     worse = sum(g < 0 for g in moved)
-    p = sum(comb(len(moved), k) for k in range(worse, len(moved) + 1)) / 2 ** len(moved)
+    p = _tail(len(moved), worse)
     least = policy.effect_part * max(rule.relative * size, rule.absolute)
     if len(pairs) < policy.nodes_min:
         effect = Effect.NOT_TOLD
@@ -85,6 +87,21 @@ def _compared(
         effect = Effect.WORSE if -change > least and p < policy.p_max else Effect.BETTER_OR_SAME
     relative = change / size if size else change
     return Comparison(metric=name, nodes=len(pairs), change=relative, p=p, effect=effect)
+
+
+def _tail(tosses: int, heads: int) -> float:
+    """The chance of at least so many heads: each term from the one before, in logarithms at first,
+    for exact ones of thousands of nodes have thousands of digits."""
+    if 2 * heads <= tosses:
+        return 1.0 if heads == 0 else 1.0 - _tail(tosses, tosses - heads + 1)
+    ways = lgamma(tosses + 1) - lgamma(heads + 1) - lgamma(tosses - heads + 1)
+    term = total = exp(ways - tosses * log(2))
+    for k in range(heads, tosses):
+        term *= (tosses - k) / (k + 1)
+        total += term
+        if term < total * _NOTHING:
+            break
+    return total
 
 
 def wave_verdict(

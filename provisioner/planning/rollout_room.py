@@ -187,16 +187,23 @@ def _urgency(floor: Floor, work: Mapping[str, int]) -> list[float]:
     best = [0.0] * len(floor.nodes)
     minutes = [work.get(n.name, 0) for n in floor.nodes]
     for trees in (floor.places, floor.owners):
+        inner = trees.inner
         total = [0] * len(trees.groups)
-        for number, path in enumerate(trees.paths):
-            for group in path:
-                total[group] += minutes[number]
+        for group, mine in zip(inner, minutes, strict=True):
+            total[group] += mine
+        # a group comes before the one around it (`limits.forest`)
+        for number, group in enumerate(trees.groups):
+            if group.parent >= 0:
+                total[group.parent] += total[number]
         queue = [
             t / g.limit if 0 < g.limit < UNLIMITED else 0.0
             for t, g in zip(total, trees.groups, strict=True)
         ]
-        for number, path in enumerate(trees.paths):
-            best[number] = max(best[number], *(queue[g] for g in path))
+        for number in range(len(queue) - 1, -1, -1):
+            parent = trees.groups[number].parent
+            if parent >= 0:
+                queue[number] = max(queue[number], queue[parent])
+        best = [max(b, queue[g]) for b, g in zip(best, inner, strict=True)]
     return best
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from heapq import nlargest
 
 from provisioner.model.campaign import Campaign, NodeProgress, Progress
 from provisioner.model.outcome import Blocker, Reason
@@ -47,7 +48,8 @@ def stops(
     if len(failed) > most:
         said = f"{len(failed)} of {len(progress)} nodes failed, the budget is {most}"
         found.append(_stop(campaign, f"{said}: {_last(failed)}"))
-    ended = sorted(
+    ended = nlargest(
+        policy.breaker.of_last,
         (
             p
             for p in progress.values()
@@ -55,7 +57,7 @@ def stops(
             and p.finished_at >= campaign.judged_from
         ),
         key=lambda p: (p.finished_at, p.node),
-    )[-policy.breaker.of_last :]
+    )[::-1]
     recent = [p for p in ended if p.state is Progress.FAILED]
     if len(recent) >= policy.breaker.failures:
         said = f"{len(recent)} of the last {len(ended)} nodes failed"

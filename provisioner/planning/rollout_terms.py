@@ -57,16 +57,21 @@ class Situation:
     under_way: frozenset[str] = field(init=False)
     _begins: dict[tuple[tuple[str, ...], int], float] = field(default_factory=dict)
     _standings: dict[str, Standing] = field(default_factory=dict)
+    _untold: dict[str, Standing] = field(default_factory=dict)  # by tenant
 
     def __post_init__(self) -> None:
         self.by_name = {n.name: n for n in self.facts}
-        self.below = {}
-        for node in self.facts:
-            for leaf in node.leaves:
-                self.below.setdefault(leaf, []).append(node)
         self.under_way = frozenset(
             p.node for p in self.progress.values() if p.state is Progress.ADMITTED
         )
+        self.below = {}
+        if self.under_way <= self.by_name.keys() and all(
+            n.kind is NodeKind.HOST for n in self.facts
+        ):
+            return  # nobody asks what is below a leaf
+        for node in self.facts:
+            for leaf in node.leaves:
+                self.below.setdefault(leaf, []).append(node)
 
     def tenants(self, node: CampaignNode) -> tuple[str, ...]:
         """Who must be told: a host's tenant; of a leaf, the tenants of its hosts."""
@@ -75,11 +80,14 @@ class Situation:
         return tuple(sorted({h.tenant for h in self.below.get(node.name, ()) if h.tenant}))
 
     def standing(self, name: str) -> Standing:
-        """Remembered; a node that waits for others asks for theirs."""
+        """A node that waits for others asks for theirs; remembered where that is worth it."""
+        node = self.by_name[name]
+        if node.kind is NodeKind.HOST and not node.after:
+            return self._stands(node, self.progress[name])
         if name not in self._standings:
             # a circle of nodes that wait for one another closes here
             self._standings[name] = _CIRCLE
-            self._standings[name] = self._stands(self.by_name[name], self.progress[name])
+            self._standings[name] = self._stands(node, self.progress[name])
         return self._standings[name]
 
     def _stands(self, node: CampaignNode, progress: NodeProgress) -> Standing:
@@ -100,8 +108,9 @@ class Situation:
             return Standing(hold, Aside.FOR_A_TIME)
         if not node.in_service:
             return _aside("it is out of service", "Repair it; it is taken in again when it serves.")
-        unsaid = sorted(set(node.one_way) - set(self.campaign.one_way_confirmed))
-        if unsaid:
+        if node.one_way and (
+            unsaid := sorted(set(node.one_way) - set(self.campaign.one_way_confirmed))
+        ):
             return _aside(f"{unsaid[0]} cannot be undone", f"Confirm the one-way step {unsaid[0]}.")
         if node.irreversible and not self.campaign.policy.allow_irreversible:
             said = f"there is no way back: {node.irreversible[0]}"
@@ -142,9 +151,12 @@ class Situation:
         if used_up and terms.at_deadline is AtDeadline.SKIP:
             return Standing(skip="its tenant put it off for as long as it may")
         tenants = self.tenants(node)
-        if not set(tenants) <= set(progress.told):
-            first = next(t for t in tenants if t not in progress.told)
-            return Standing(Hold(why=f"tenant {first} must be told first", unblock=_BY_ITSELF))
+        for tenant in tenants:
+            if tenant not in progress.told:
+                if tenant not in self._untold:
+                    hold = Hold(why=f"tenant {tenant} must be told first", unblock=_BY_ITSELF)
+                    self._untold[tenant] = Standing(hold)
+                return self._untold[tenant]
         if tenants and progress.earliest_at > now:
             why = f"the notice to {', '.join(tenants)} is not over"
             return Standing(Hold(why=why, unblock=_BY_ITSELF, until=progress.earliest_at))

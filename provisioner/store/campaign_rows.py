@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
-from provisioner.model.campaign import Campaign, CampaignState
+from provisioner.model.campaign import Campaign, CampaignState, Progress
 from provisioner.model.campaign_row import CampaignRow, ReleasePin
 from provisioner.model.case import Notice
 from provisioner.model.node import Node
@@ -23,6 +23,8 @@ from provisioner.store.notice_rows import put_notice
 from provisioner.store.records import parse
 from provisioner.store.sql_store import SqlStore
 
+BEFORE = (Progress.PENDING, Progress.NOTIFIED, Progress.DEFERRED)  # of a node that may begin
+MANY = 16  # rows from which on one statement for all of them is worth a look at all
 OVER = (CampaignState.DONE, CampaignState.ABORTED, CampaignState.DRAFT)
 
 
@@ -109,8 +111,7 @@ def save_campaign(
     same = (campaigns.c.id == campaign.id) & (campaigns.c.generation == campaign.generation)
     if connection.execute(update(campaigns).where(same).values(**_columns(saved))).rowcount != 1:
         raise StaleWrite(f"campaign {campaign.id} is no longer at generation {campaign.generation}")
-    for row in rows or ():
-        _put_row(connection, row)
+    _put_all(connection, campaign.id, rows or ())
     told = {"campaign": campaign.id, "state": campaign.state, "reason": campaign.reason, **detail}
     chain.append(connection, "campaign", "", told, now)
     return saved
@@ -126,8 +127,8 @@ def put_rows(
     """What became of nodes, with a row of the journal for each that changed its state."""
     _fence(connection, campaign)
     for row in rows:
-        if _put_row(connection, row):
-            p = row.progress
+        p = row.progress
+        if _put_row(connection, row) not in ("", p.state):
             detail = {"campaign": campaign.id, "progress": p.state, "reason": p.reason}
             chain.append(connection, "campaign_node", row.node, detail, now)
     for notice in told:
@@ -147,8 +148,8 @@ def admit(
     saved = node_rows.save_node(connection, node)
     if node.certificate:
         evidence_rows.revoke(connection, node.certificate, why, now)
-    if row is not None:
-        _put_row(connection, row)
+    if row is not None and (was := _put_row(connection, row)) not in BEFORE:
+        raise StaleWrite(f"{node.id} is {was} in campaign {campaign.id} already")
     detail = {"campaign": campaign.id, "release": node.release, "to": node.state, "why": why}
     told = {**detail, "progress": row.progress.state if row is not None else "displaced"}
     chain.append(connection, "campaign_node", node.id, told, now)
@@ -219,18 +220,41 @@ def _fence(connection: Connection, campaign: Campaign) -> None:
         raise StaleWrite(f"campaign {campaign.id} is no longer at generation {campaign.generation}")
 
 
-def _put_row(connection: Connection, row: CampaignRow) -> bool:
-    """Write a node's row; whether its state changed."""
+def _put_row(connection: Connection, row: CampaignRow) -> str:
+    """Write a node's row; the state that it was in, "" if it is new."""
     mine = (campaign_nodes.c.campaign == row.campaign) & (campaign_nodes.c.node == row.node)
-    state = str(row.progress.state)
     was = connection.scalar(select(campaign_nodes.c.state).where(mine))
-    values = {"state": state, "body": row.model_dump_json()}
     if was is None:
-        made = insert(campaign_nodes).values(campaign=row.campaign, node=row.node, **values)
-        connection.execute(made)
+        connection.execute(insert(campaign_nodes).values(**_row(row)))
     else:
-        connection.execute(update(campaign_nodes).where(mine).values(**values))
-    return was is not None and was != state
+        connection.execute(update(campaign_nodes).where(mine).values(**_row(row)))
+    return was or ""
+
+
+def _put_all(connection: Connection, campaign_id: str, rows: Sequence[CampaignRow]) -> None:
+    """Many rows, in two statements: at its start a campaign has one for every node of a fleet."""
+    if len(rows) < MANY:
+        for row in rows:
+            _put_row(connection, row)
+        return
+    query = select(campaign_nodes.c.node).where(campaign_nodes.c.campaign == campaign_id)
+    there = set(connection.scalars(query))
+    for new in (True, False):
+        values = [_row(r) for r in rows if (r.node not in there) is new]
+        if values and new:
+            connection.execute(insert(campaign_nodes), values)
+        elif values:
+            mine = (campaign_nodes.c.campaign == campaign_id) & (
+                campaign_nodes.c.node == bindparam("its")
+            )
+            changes = {name: bindparam(name) for name in ("state", "body")}
+            named = [{"its": v["node"], "state": v["state"], "body": v["body"]} for v in values]
+            connection.execute(update(campaign_nodes).where(mine).values(changes), named)
+
+
+def _row(row: CampaignRow) -> dict[str, object]:
+    state, body = str(row.progress.state), row.model_dump_json()
+    return {"campaign": row.campaign, "node": row.node, "state": state, "body": body}
 
 
 def _columns(campaign: Campaign) -> dict[str, object]:

@@ -92,7 +92,7 @@ def bound_s(
     for node in facts:
         for key in _domains(node):
             members[key] += 1
-    waves: dict[int, list[CampaignNode]] = defaultdict(list)
+    policy, waves = campaign.policy, defaultdict[int, list[CampaignNode]](list)
     for node in facts:
         waves[seen.waves[node.name]].append(node)
     total = 0.0
@@ -102,7 +102,7 @@ def bound_s(
             for key in _domains(node):
                 work[key] += lasts[node.name]
         longest = max(lasts[n.name] for n in nodes)
-        total += max(longest, *(s / _may(key, members[key]) for key, s in work.items()))
+        total += max(longest, *(s / may(policy, key, members[key]) for key, s in work.items()))
         if wave % waves_per_layer(campaign.policy) != len(campaign.policy.waves):
             total += soak_s(campaign, wave)  # the last one's soak is no part of the makespan
     return total
@@ -113,10 +113,11 @@ def _domains(node: CampaignNode) -> list[tuple[str, str]]:
     return [("rack", node.rack), ("scalable_unit", node.unit), ("total", ""), owner]
 
 
-def _may(key: tuple[str, str], members: int) -> int:
+def may(policy: Policy, key: tuple[str, str], members: int) -> int:
+    """How many of a domain may be out of service at once."""
     if key[0] == "idle":
         return members - 1
-    percent = POLICY.limits[Domain(key[0])].percent
+    percent = policy.limits[Domain(key[0])].percent
     assert percent is not None
     return max(1, floor(members * percent / 100 + 1e-9))
 

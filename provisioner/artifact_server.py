@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import aiohttp
 from yarl import URL
@@ -59,15 +59,22 @@ class HttpArtifactServer:
         self._trust = Trust(ca_file)
         self._session = open_session(per_host=CONNECTIONS_MAX, keep_alive=True)
 
-    def address(self, name: str) -> str:
+    def address(self, name: str, *, doubled: bool = False) -> str:
         """The file's address, each character of its name as it must stand in one."""
-        return f"{self.url}/{quote(name, safe='')}"
+        address = f"{self.url}/{quote(name, safe='')}"
+        if not doubled:
+            return address
+        parts = urlsplit(address)
+        return f"{parts.scheme}://{parts.netloc}/{parts.path}"
 
-    async def head(self, name: str, timeout_s: float) -> Validators | None:
+    async def head(
+        self, name: str, timeout_s: float, *, doubled: bool = False
+    ) -> Validators | None:
         """What is offered now. Raises PortError."""
-        answer = await self._asked("HEAD", name, time_limit(timeout_s))
+        address = self.address(name, doubled=doubled)
+        answer = await self._asked("HEAD", address, time_limit(timeout_s))
         try:
-            return self._judged(name, answer)
+            return self._judged(address, answer)
         finally:
             answer.release()
 
@@ -78,21 +85,22 @@ class HttpArtifactServer:
         limit = aiohttp.ClientTimeout(
             total=WHOLE_MAX_S, sock_connect=CONNECT_MAX_S, sock_read=SILENCE_MAX_S
         )
-        answer = await self._asked("GET", name, limit)
+        address = self.address(name)
+        answer = await self._asked("GET", address, limit)
         try:
-            validators = self._judged(name, answer)
+            validators = self._judged(address, answer)
             if validators is None:
                 return None
             if (validators.length or 0) > size_max_bytes:
-                raise TooLarge(f"{self.address(name)} announces {validators.length} bytes")
+                raise TooLarge(f"{address} announces {validators.length} bytes")
             size = 0
-            while piece := await self._piece(name, answer):
+            while piece := await self._piece(address, answer):
                 size += len(piece)
                 if size > size_max_bytes:
-                    raise TooLarge(f"{self.address(name)} has over {size_max_bytes} bytes")
+                    raise TooLarge(f"{address} has over {size_max_bytes} bytes")
                 await take(piece)
             if validators.length not in (None, size):
-                short = f"{self.address(name)}: {size} of {validators.length} bytes came"
+                short = f"{address}: {size} of {validators.length} bytes came"
                 raise Unreachable(short, maybe_executed=False)
             return validators
         finally:
@@ -103,12 +111,12 @@ class HttpArtifactServer:
         await self._session.close()
 
     async def _asked(
-        self, method: str, name: str, limit: aiohttp.ClientTimeout
+        self, method: str, address: str, limit: aiohttp.ClientTimeout
     ) -> aiohttp.ClientResponse:
-        with self._told(name):
+        with _told(address):
             return await self._session.request(
                 method,
-                URL(self.address(name), encoded=True),
+                URL(address, encoded=True),
                 ssl=self._trust.option(self.url, "", insecure=False),
                 allow_redirects=False,
                 # a cache between us must not answer for the server: devices may not pass it
@@ -117,39 +125,40 @@ class HttpArtifactServer:
                 read_bufsize=PIECE_BYTES,
             )
 
-    async def _piece(self, name: str, answer: aiohttp.ClientResponse) -> bytes:
-        with self._told(name):
+    async def _piece(self, address: str, answer: aiohttp.ClientResponse) -> bytes:
+        with _told(address):
             return await answer.content.read(PIECE_BYTES)
 
-    def _judged(self, name: str, answer: aiohttp.ClientResponse) -> Validators | None:
+    def _judged(self, address: str, answer: aiohttp.ClientResponse) -> Validators | None:
         if answer.status in ABSENT:
             return None
         if answer.status != 200:
-            raise self._refused(name, answer.status)
+            raise _refused(address, answer.status)
         coding = answer.headers.get("Content-Encoding", "identity").strip().lower()
         if coding not in ("", "identity"):
-            detail = f"{self.address(name)} comes as {coding[:20]!r}, which devices do not undo"
+            detail = f"{address} comes as {coding[:20]!r}, which devices do not undo"
             raise NotGiven(detail, Reason.NOT_OFFERED)
         return validators_of(answer.headers)
 
-    def _refused(self, name: str, status: int) -> NotGiven:
-        where = self.address(name)
-        if 300 <= status < 400:
-            detail = f"{where} answers {status}: redirects are not followed"
-            return NotGiven(detail, Reason.NOT_OFFERED)
-        more = " (S3 says so of a file that is not there, too)" if status == 403 else ""
-        return NotGiven(f"{where} answers {status}{more}", STATUS.get(status, Reason.BUSY))
 
-    @contextmanager
-    def _told(self, name: str) -> Iterator[None]:
-        """What the HTTP stack raises, as a PortError. A body that breaks off is an absence."""
-        try:
-            yield
-        except (aiohttp.ClientPayloadError, asyncio.IncompleteReadError) as error:
-            detail = f"{self.address(name)}: broke off in the middle ({type(error).__name__})"
-            raise Unreachable(detail, maybe_executed=False) from None
-        except FAILURES as error:
-            raise port_error(self.address(name), error, Attempt(safe=True)) from None
+def _refused(address: str, status: int) -> NotGiven:
+    if 300 <= status < 400:
+        detail = f"{address} answers {status}: redirects are not followed"
+        return NotGiven(detail, Reason.NOT_OFFERED)
+    more = " (S3 says so of a file that is not there, too)" if status == 403 else ""
+    return NotGiven(f"{address} answers {status}{more}", STATUS.get(status, Reason.BUSY))
+
+
+@contextmanager
+def _told(address: str) -> Iterator[None]:
+    """What the HTTP stack raises, as a PortError. A body that breaks off is an absence."""
+    try:
+        yield
+    except (aiohttp.ClientPayloadError, asyncio.IncompleteReadError) as error:
+        detail = f"{address}: broke off in the middle ({type(error).__name__})"
+        raise Unreachable(detail, maybe_executed=False) from None
+    except FAILURES as error:
+        raise port_error(address, error, Attempt(safe=True)) from None
 
 
 def validators_of(headers: Mapping[str, str]) -> Validators:

@@ -73,7 +73,7 @@ class Artifacts:
         """As `offer`, of what a device may be pulling since before our start."""
         return await self.offer(name, sha256)
 
-    async def confirm(self, name: str, sha256: str) -> Blocker | None:
+    async def confirm(self, name: str, sha256: str, *, doubled: bool = False) -> Blocker | None:
         """Just before a device is told: whether what was offered is still so.
 
         Nothing to ask for here: each request is held against the file that was verified.

@@ -20,7 +20,7 @@ from provisioner.execution import (
 from provisioner.execution.deployment import deploy
 from provisioner.execution.hold import Hold
 from provisioner.execution.methods_sonic import install_sonic_image
-from provisioner.execution.offering import PULLED, confirmed, ready
+from provisioner.execution.offering import BFB, PULLED, confirmed, ready
 from provisioner.execution.work import Site, Work, do
 from provisioner.log_context import about
 from provisioner.model.inventory import Inventory
@@ -96,7 +96,8 @@ class Executor:
         if isinstance(work, Blocker):
             return work
         if step.kind is not StepKind.ACTIVATE and step.method in PULLED:
-            work = confirmed(self._site, work, step.artifact, step.sha256)
+            card = step.method == BFB
+            work = confirmed(self._site, work, step.artifact, step.sha256, doubled=card)
         return await do(self._site, hold, work, entry)
 
     async def _work(

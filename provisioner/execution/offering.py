@@ -11,7 +11,8 @@ from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.plan import Step
 
 # methods whose device, host or switch gets the file for itself, from an address that it is told
-PULLED = frozenset({"bluefield_bfb", "playbook_nic_firmware", "nvue_image", "sonic_installer"})
+BFB = "bluefield_bfb"
+PULLED = frozenset({BFB, "playbook_nic_firmware", "nvue_image", "sonic_installer"})
 
 
 async def ready(site: Site, step: Step, entry: LedgerEntry | None) -> Blocker | None:
@@ -23,15 +24,21 @@ async def ready(site: Site, step: Step, entry: LedgerEntry | None) -> Blocker | 
         return found if isinstance(found, Blocker) else None
     if entry is not None:
         return await files.renew(step.artifact, step.sha256)
-    return await files.offer(step.artifact, step.sha256)
+    no = await files.offer(step.artifact, step.sha256)
+    if no is None and step.method == BFB:  # what would not do at the last moment is told now
+        no = await files.confirm(step.artifact, step.sha256, doubled=True)
+    return no
 
 
-def confirmed(site: Site, work: Work, name: str, sha256: str) -> Work:
-    """The same work, which tells no device anything unless the file is still what was verified."""
+def confirmed(site: Site, work: Work, name: str, sha256: str, *, doubled: bool = False) -> Work:
+    """The same work, which tells no device anything unless the file is still what was verified.
+
+    `doubled`: the device is a card, whose BMC asks in its own way.
+    """
     act, send = work.act, work.act.send
 
     async def tell() -> Sent | Blocker:
-        no = await site.artifacts.confirm(name, sha256)
+        no = await site.artifacts.confirm(name, sha256, doubled=doubled)
         # BUSY: the device was not asked (`Act.send`), so this is no failure of it
         return await send() if no is None else no.model_copy(update={"reason": Reason.BUSY})
 

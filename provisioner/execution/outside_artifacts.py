@@ -32,7 +32,7 @@ LEFT_S = 24 * 3600.0  # older ones were left by a process that died; a fetch end
 class OutsideArtifacts(Artifacts):
     """An artifact directory that is filled from `server`, where devices pull for themselves."""
 
-    ask_max_s = ASK_MAX_S
+    ask_max_s = 2 * ASK_MAX_S  # two addresses, of a card
 
     def __init__(self, directory: Path, server: ArtifactServer, clock: Clock) -> None:
         super().__init__(directory, server.url)
@@ -76,19 +76,25 @@ class OutsideArtifacts(Artifacts):
         """What a device pulls already goes on without us: nothing is asked, nothing is promised."""
         return None
 
-    async def confirm(self, name: str, sha256: str) -> Blocker | None:
-        """Whether an address may be given this moment: `offer` saw this, and it is still so."""
+    async def confirm(self, name: str, sha256: str, *, doubled: bool = False) -> Blocker | None:
+        """Whether an address may be given this moment: `offer` saw this, and it is still so.
+
+        `doubled`: so it is at the address that a BlueField's BMC makes of it. To nginx that is the
+        same file; to an object store it is another one, or none.
+        """
         seen = self._seen.get(name)
         if seen is None or (sha256 and seen.sha256 != sha256):
             return judge.exchanged(name, self.pull_url(name))
-        try:
-            now = await self._server.head(name, self.ask_max_s)
-        except PortError as error:
-            return judge.withheld(name, error.reason, str(error))
-        if now is None:
-            return judge.absent(name, self.pull_url(name))
-        if not judge.still(seen, now, self._clock.now()):
-            return judge.exchanged(name, self.pull_url(name))
+        for two in (False, True) if doubled else (False,):
+            address = self._server.address(name, doubled=two)
+            try:
+                now = await self._server.head(name, ASK_MAX_S, doubled=two)
+            except PortError as error:
+                return judge.withheld(name, error.reason, str(error))
+            if now is None:
+                return judge.absent(name, address)
+            if not judge.still(seen, now, self._clock.now()):
+                return judge.exchanged(name, address)
         return None
 
     async def look(self, name: str) -> Sight | Blocker:
@@ -120,7 +126,7 @@ class OutsideArtifacts(Artifacts):
 
     async def _look(self, name: str, wanted: str, *, keep: bool) -> Sight | Blocker:
         try:
-            now = await self._server.head(name, self.ask_max_s)
+            now = await self._server.head(name, ASK_MAX_S)
             if now is None:
                 self._seen.pop(name, None)
                 return judge.absent(name, self.pull_url(name))

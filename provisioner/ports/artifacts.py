@@ -13,11 +13,16 @@ class ArtifactServer(Protocol):
 
     url: str  # of the place that the files are in, without a slash at its end
 
-    def address(self, name: str) -> str:
-        """Where whoever wants it fetches this file."""
+    def address(self, name: str, *, doubled: bool = False) -> str:
+        """Where whoever wants it fetches this file.
+
+        `doubled`: with two slashes behind the host, as a BlueField's BMC asks (facts: redfish 3.3).
+        """
         ...
 
-    async def head(self, name: str, timeout_s: float) -> Validators | None:
+    async def head(
+        self, name: str, timeout_s: float, *, doubled: bool = False
+    ) -> Validators | None:
         """What it offers now, without the file."""
         ...
 

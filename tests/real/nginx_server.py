@@ -31,6 +31,8 @@ http {{
     listen 127.0.0.1:{port} {tls};
     {certificate}
     root {home}/www;
+    merge_slashes {merge};
+    location ~ ^// {{ return 404; }}
     location /moved/ {{ return 302 /files/; }}
     location /closed/ {{ deny all; }}
     location /packed/ {{ alias {home}/www/files/; add_header Content-Encoding gzip; }}
@@ -45,7 +47,9 @@ http {{
 class Nginx:
     """Its files are in `www/files`; `url` is where they are offered."""
 
-    def __init__(self, home: Path, tls: tuple[bytes, bytes] | None = None) -> None:
+    def __init__(
+        self, home: Path, tls: tuple[bytes, bytes] | None = None, merge: bool = True
+    ) -> None:
         assert NGINX is not None
         self.home, self.files = home, home / "www" / "files"
         self.files.mkdir(parents=True)
@@ -57,7 +61,13 @@ class Nginx:
             (home / "cert.pem").write_bytes(tls[0])
             (home / "key.pem").write_bytes(tls[1])
             words = f"ssl_certificate {home}/cert.pem; ssl_certificate_key {home}/key.pem;"
-        text = CONFIG.format(home=home, port=self.port, tls="ssl" if tls else "", certificate=words)
+        text = CONFIG.format(
+            home=home,
+            port=self.port,
+            tls="ssl" if tls else "",
+            certificate=words,
+            merge="on" if merge else "off",
+        )
         (home / "nginx.conf").write_text(text)
         self.origin = f"{'https' if tls else 'http'}://127.0.0.1:{self.port}"
         self.url = f"{self.origin}/files"
@@ -96,9 +106,11 @@ class Nginx:
 
 
 @contextlib.contextmanager
-def nginx(home: Path, tls: tuple[bytes, bytes] | None = None) -> Iterator[Nginx]:
-    """A server that runs, and is ended whatever happens."""
-    server = Nginx(home, tls)
+def nginx(
+    home: Path, tls: tuple[bytes, bytes] | None = None, *, merge: bool = True
+) -> Iterator[Nginx]:
+    """A server that runs, and is ended whatever happens. `merge`: two slashes are as one."""
+    server = Nginx(home, tls, merge)
     try:
         server.start()
         yield server

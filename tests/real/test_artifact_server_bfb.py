@@ -99,7 +99,9 @@ class Bench:
         return await Executor(self.effects, {}).execute(self.hold, self.node, step, inventory)
 
 
-def play(tmp_path: Path, content: bytes) -> tuple[tuple[Blocker, ...], str, list[str], list[str]]:
+def play(
+    tmp_path: Path, content: bytes, *, merge: bool = True
+) -> tuple[tuple[Blocker, ...], str, list[str], list[str]]:
     """What came of the update, what the card runs, what nginx was asked for, and the ledger."""
 
     async def main(site: Served, server: Nginx) -> tuple[tuple[Blocker, ...], list[str]]:
@@ -115,7 +117,7 @@ def play(tmp_path: Path, content: bytes) -> tuple[tuple[Blocker, ...], str, list
 
     (tmp_path / "cache").mkdir()
     (tmp_path / "nginx").mkdir()
-    with nginx(tmp_path / "nginx") as server, served(speed=SPEED) as site:
+    with nginx(tmp_path / "nginx", merge=merge) as server, served(speed=SPEED) as site:
         server.put(NAME, content)
         card = next(iter(site.site.redfish[f"{HOST}/{CARD}"].accounts.accounts.values()))
         card.change_required = False
@@ -137,6 +139,18 @@ def test_a_card_is_told_nothing_of_a_file_that_is_not_the_pinned_one(tmp_path: P
     told, runs, asked, ledger = play(tmp_path, BFB.replace(b"147_25.01", b"666_25.01"))
 
     assert [b.reason for b in told] == [Reason.DIGEST_MISMATCH]
+    assert runs != BUNDLE
+    assert asked == [f"/files/{NAME}"]
+    assert ledger == []
+
+
+def test_a_card_is_told_nothing_by_a_server_that_takes_its_two_slashes_for_another_file(
+    tmp_path: Path,
+) -> None:
+    told, runs, asked, ledger = play(tmp_path, BFB, merge=False)
+
+    assert [b.reason for b in told] == [Reason.MISSING_ARTIFACT]
+    assert f"//files/{NAME}" in told[0].detail
     assert runs != BUNDLE
     assert asked == [f"/files/{NAME}"]
     assert ledger == []

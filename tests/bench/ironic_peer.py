@@ -103,6 +103,7 @@ class Bmc:
     system: str
     username: str
     password: str
+    inspected: bool = True
 
 
 class Ironic:
@@ -170,7 +171,10 @@ class Ironic:
     # --- work
 
     def enrol(self, bmcs: Sequence[Bmc], limit_s: float) -> dict[str, int]:
-        """From nothing to `available`: manage, inspect, provide. States at the end, counted."""
+        """From nothing to `available`: manage, inspect, provide. States at the end, counted.
+
+        Where a BMC is not to be `inspected` it comes by `manage` and `provide` alone.
+        """
         ids = [str(UUID(int=n + 1)) for n in range(len(bmcs))]
         by_id = dict(zip(ids, bmcs, strict=True))
         self._every(lambda i: self._create(i, by_id[i]), ids)
@@ -180,7 +184,8 @@ class Ironic:
             ("inspect", "manageable", "inspect failed"),
             ("provide", "available", "clean failed"),
         ):
-            self._every(partial(self._move, verb, end, {}), ids)
+            moved = [i for i in ids if verb != "inspect" or by_id[i].inspected]
+            self._every(partial(self._move, verb, end, {}), moved)
             self._wait(len(ids), (good, bad), end)
         return self._states()
 

@@ -134,7 +134,8 @@ class Campaigns:
         found = [
             (row, new)
             for row in memory.rows.values()
-            if (new := observed(row, nodes.get(row.node), campaign.target, now)) is not None
+            if row.progress.state is Progress.ADMITTED
+            and (new := observed(row, nodes.get(row.node), campaign.target, now)) is not None
         ]
         if not found:
             return
@@ -158,7 +159,7 @@ class Campaigns:
         under_way = {
             r.node
             for r in rows.values()
-            if r.progress.state is Progress.ADMITTED and r.kind is NodeKind.SWITCH
+            if r.kind is NodeKind.SWITCH and r.progress.state is Progress.ADMITTED
         }
         if not under_way:
             return

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from math import ceil, floor
 from operator import attrgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from provisioner.model.campaign import CampaignNode
 from provisioner.model.campaign_policy import Domain, Limit, Policy
@@ -117,24 +117,23 @@ def forest(domains: Iterable[Members], nodes: int) -> Forest:
 
 def host_groups(hosts: Iterable[CampaignNode], policy: Policy) -> tuple[Forest, Forest]:
     """(where hosts stand, whose they are). Remembered: a fleet seldom changes between two looks."""
-    return _host_groups(tuple(map(Spot._make, map(_FIELDS, hosts))), policy.model_dump_json())
+    return _host_groups(tuple(map(_FIELDS, hosts)), policy.model_dump_json())
 
 
 def switch_groups(switches: Iterable[CampaignNode], policy: Policy) -> tuple[Forest, Forest]:
     """(where switches stand, what they carry). Remembered too."""
-    spots = tuple(map(Spot._make, map(_FIELDS, switches)))
-    return _switch_groups(spots, policy.model_dump_json())
+    return _switch_groups(tuple(map(_FIELDS, switches)), policy.model_dump_json())
 
 
 @lru_cache(maxsize=2)  # the forests of 65,536 hosts take some 50 MB
-def _host_groups(spots: tuple[Spot, ...], policy: str) -> tuple[Forest, Forest]:
-    rules = Policy.model_validate_json(policy)
+def _host_groups(fields: tuple[Any, ...], policy: str) -> tuple[Forest, Forest]:
+    rules, spots = Policy.model_validate_json(policy), tuple(map(Spot._make, fields))
     return host_places(spots, rules), host_owners(spots, rules)
 
 
 @lru_cache(maxsize=2)
-def _switch_groups(spots: tuple[Spot, ...], policy: str) -> tuple[Forest, Forest]:
-    rules = Policy.model_validate_json(policy)
+def _switch_groups(fields: tuple[Any, ...], policy: str) -> tuple[Forest, Forest]:
+    rules, spots = Policy.model_validate_json(policy), tuple(map(Spot._make, fields))
     return switch_places(spots, rules), switch_rails(spots, rules)
 
 

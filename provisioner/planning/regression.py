@@ -53,14 +53,16 @@ def compare(
 ) -> tuple[Comparison, ...]:
     """Every metric that nodes measured both before and after (node -> metric -> value)."""
     pairs: dict[str, list[tuple[float, float]]] = {}
-    for node in sorted(set(before) & set(after)):
+    for node in sorted(before.keys() & after.keys()):
         mine: dict[str, list[tuple[float, float]]] = {}
-        for metric in sorted(set(before[node]) & set(after[node])):
+        for metric in sorted(before[node].keys() & after[node].keys()):
             pair = (before[node][metric], after[node][metric])
             mine.setdefault(metric.partition("/")[0], []).append(pair)
         for name, values in mine.items():  # a node with eight GPUs has one voice
             pairs.setdefault(name, []).append(
-                (median(a for a, _ in values), median(b for _, b in values))
+                values[0]
+                if len(values) == 1
+                else (median(a for a, _ in values), median(b for _, b in values))
             )
     return tuple(
         _compared(name, values, policy)

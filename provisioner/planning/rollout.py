@@ -11,6 +11,7 @@ otherwise be chosen together, and whatever decided between them would break one 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import attrgetter, itemgetter
 
 from provisioner.model.campaign import (
     SETTLED,
@@ -50,12 +51,12 @@ def decide(
     `verdicts`: of `regression.wave_verdict`, for what was upgraded so far. A node of `progress`
     that `facts` does not have any more is skipped.
     """
-    here = Situation(campaign, sorted(facts, key=lambda n: n.name), progress, now)
+    here = Situation(campaign, sorted(facts, key=attrgetter("name")), progress, now)
     mine = {n: p for n, p in progress.items() if n in here.by_name}
     gone = {
         n: "it is not in the fleet any more"
-        for n, p in sorted(progress.items())
-        if n not in mine and p.state not in SETTLED
+        for n, p in sorted((n, p) for n, p in progress.items() if n not in mine)
+        if p.state not in SETTLED
     }
     done, fail, ends = _soaked(here, mine)
     ended = Decision(done=done, fail=fail, skip=gone)
@@ -122,9 +123,8 @@ def _soaked(
 ) -> tuple[tuple[str, ...], dict[str, str], list[float]]:
     """Who is done, who fell out of service in its soak, and when other soaks end."""
     done, fail, ends = [], {}, []
-    for name, p in sorted(mine.items()):
-        if p.state is not Progress.SOAKING:
-            continue
+    soaking = [(n, p) for n, p in mine.items() if p.state is Progress.SOAKING]
+    for name, p in sorted(soaking, key=itemgetter(0)):
         end = p.finished_at + soak_s(here.campaign, p.wave)
         if not here.by_name[name].in_service:
             fail[name] = "it fell out of service while it was watched"

@@ -192,9 +192,9 @@ def _urgency(floor: Floor, work: Mapping[str, int]) -> list[float]:
         for group, mine in zip(inner, minutes, strict=True):
             total[group] += mine
         # a group comes before the one around it (`limits.forest`)
-        for number, group in enumerate(trees.groups):
-            if group.parent >= 0:
-                total[group.parent] += total[number]
+        for number, around in enumerate(trees.groups):
+            if around.parent >= 0:
+                total[around.parent] += total[number]
         queue = [
             t / g.limit if 0 < g.limit < UNLIMITED else 0.0
             for t, g in zip(total, trees.groups, strict=True)

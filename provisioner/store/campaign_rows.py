@@ -247,8 +247,8 @@ def _put_all(connection: Connection, campaign_id: str, rows: Sequence[CampaignRo
             mine = (campaign_nodes.c.campaign == campaign_id) & (
                 campaign_nodes.c.node == bindparam("its")
             )
-            changes = {name: bindparam(name) for name in ("state", "body")}
-            named = [{"its": v["node"], "state": v["state"], "body": v["body"]} for v in values]
+            changes: dict[str, Any] = {"state": bindparam("to"), "body": bindparam("its_body")}
+            named = [{"its": v["node"], "to": v["state"], "its_body": v["body"]} for v in values]
             connection.execute(update(campaign_nodes).where(mine).values(changes), named)
 
 

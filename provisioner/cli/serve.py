@@ -6,7 +6,6 @@ import asyncio
 import logging
 import os
 import signal
-import stat
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from pathlib import Path
@@ -21,8 +20,6 @@ from provisioner.cli import serve_options as opt
 from provisioner.cli.alert_sources import read_senders
 from provisioner.cli.api import served_api
 from provisioner.cli.checked_options import (
-    check_ca,
-    check_directory,
     checked_artifact_url,
     checked_remote,
 )
@@ -34,7 +31,6 @@ from provisioner.cli.fabric_options import (
     UfmUser,
     fabric_access,
 )
-from provisioner.cli.matrix_files import read_matrix
 from provisioner.cluster_opening import end_at_once, open_cluster
 from provisioner.daemon import Daemon, Parts
 from provisioner.event_intake import open_watch
@@ -44,17 +40,15 @@ from provisioner.execution.host_keys import login_of
 from provisioner.execution.os_images import OsImages
 from provisioner.execution.webhook_posts import open_posts
 from provisioner.hosts_opening import Hosts, kept_clock, open_hosts, simulated_hosts
-from provisioner.model.input_error import InputError
 from provisioner.model.matrix import Matrix
 from provisioner.nvue import NvueTransport
-from provisioner.opening import Data, database_of, open_data, read_settings, read_thresholds
+from provisioner.opening import Data, open_data, read_thresholds
 from provisioner.ports import Clock, Remote, StoreFailed
 from provisioner.ports.telemetry import Telemetry
 from provisioner.redfish.event_stream import RedfishStreams
 from provisioner.redfish.governor import LoginGovernor
 from provisioner.redfish.transport import RedfishTransport
 from provisioner.settings import Settings
-from provisioner.shipped import shipped
 from provisioner.simulated_runner import SimulatedRunner
 from provisioner.sonic import SonicTransport
 from provisioner.ssh_password import SshPasswords
@@ -68,7 +62,6 @@ from provisioner.tenants_opening import open_fabrics
 from provisioner.tickets_opening import open_tickets
 
 log = logging.getLogger(__name__)
-PLAYBOOKS = Path("ansible/playbooks")  # without --playbooks: here, or what came with the program
 SWITCH_KEYS = "switch_keys"  # SSH host keys of switches, pinned when their password is changed
 
 
@@ -85,7 +78,7 @@ def serve(
     agent_port: opt.Port = 6385,
     agent_url: opt.AgentUrl = "",
     settings: Annotated[Path | None, typer.Option(help="Settings (docs/settings.md).")] = None,
-    playbooks: Annotated[Path, typer.Option(help="Playbooks.")] = PLAYBOOKS,
+    playbooks: Annotated[Path, typer.Option(help="Playbooks.")] = opt.PLAYBOOKS,
     ssh_user: Annotated[str, typer.Option(help="Login on hosts.")] = "provisioner",
     ssh_key: Annotated[Path | None, typer.Option(help="Private key for hosts.")] = None,
     known_hosts: Annotated[Path | None, typer.Option(help="Host keys we trust.")] = None,
@@ -106,14 +99,12 @@ def serve(
     What is under way on devices when it stops goes on, and is looked at again at the next start.
     """
     undumpable.forbid()
-    chosen = read_settings(settings, production=False if lab else None, api_port=api_port)
-    pinned = read_matrix(matrix or [])
-    playbooks = _checked(simulator, playbooks, artifacts, ca_file)
+    chosen, pinned, database = opt.read(settings, matrix, api_port, (data, database), lab=lab)
+    playbooks = opt.checked_places(simulator, playbooks, artifacts, ca_file)
     door = AgentDoor(agent_host, agent_port, agent_url)
-    store_door = ArtifactDoor(artifact_host, artifact_port, checked_artifact_url(artifact_url))
-    remote = checked_remote(ssh_user, ssh_key, known_hosts)
+    files_at = ArtifactDoor(artifact_host, artifact_port, checked_artifact_url(artifact_url))
+    remote, senders = checked_remote(ssh_user, ssh_key, known_hosts), read_senders(alert_sources)
     access = fabric_access(plan, chosen, ca_file, (ufm, ufm_user, ufm_pin), default_limited)
-    senders, database = read_senders(alert_sources), database_of(data, database)
 
     async def run() -> None:
         site = None if simulator is None else SimulatedRunner(simulator)
@@ -123,7 +114,7 @@ def serve(
             _wires(data, chosen, ca_file, measured.telemetry) as (transport, switches, sse),
             open_data(data, clock.now(), database) as opened,
             open_cluster(database, chosen) as shared,
-            open_artifacts(artifacts, store_door, clock, ca_file) as files,
+            open_artifacts(artifacts, files_at, clock, ca_file) as files,
             _agents(site, door, data, opened, clock, chosen, files) as served,
             _hosts(site, playbooks, data, remote, opened, clock, chosen) as hosts,
             open_fabrics(access) as fabrics,
@@ -201,21 +192,6 @@ async def _wires(
     finally:
         for port in (streams, switches, transport):
             await port.close()
-
-
-def _checked(
-    simulator: Path | None, playbooks: Path, artifacts: Path, ca_file: Path | None
-) -> Path:
-    """The playbooks' directory. What is missing is told now, not when the first node needs it."""
-    playbooks = shipped("ansible/playbooks") if playbooks == PLAYBOOKS else playbooks
-    check_ca("--ca-file", ca_file)
-    check_directory("--artifacts", artifacts)
-    if simulator is None:
-        check_directory("--playbooks", playbooks)
-    elif not simulator.exists() or not stat.S_ISSOCK(simulator.stat().st_mode):
-        remedy = "Start `provisioner sim serve --control FILE` first."
-        raise InputError("--simulator", str(simulator), "there is no such socket", remedy)
-    return playbooks
 
 
 def _hosts(

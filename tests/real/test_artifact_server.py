@@ -3,47 +3,35 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import os
-import signal
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
-from nginx_server import MISSING, NGINX, Nginx, nginx
+from nginx_server import MISSING, NGINX, Nginx
+from outside_files import BODY, NAME, OTHER, PINNED, names, reason, run, serving_files
 from served import MATRIX, serving
 
 from provisioner.api import table
 from provisioner.api.app import application
-from provisioner.artifact_serving import outside_artifacts
 from provisioner.execution.offering import confirmed
 from provisioner.execution.once import Act, Sent, Snapshot
-from provisioner.execution.outside_artifacts import LEFT_S, PART, OutsideArtifacts
+from provisioner.execution.outside_artifacts import OutsideArtifacts
 from provisioner.execution.work import Site, Work
-from provisioner.model.input_error import InputError
 from provisioner.model.operation import LedgerEntry
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.settings import Settings
-from provisioner.sim.serve_tls import certificate
 from provisioner.wall_clock import WallClock
-
-NAME, BODY = "bf-bundle 3.3.0+é.bfb", b"firmware" * 300_000  # 2.4 MB, more than one piece
-PINNED = hashlib.sha256(BODY).hexdigest()
-OTHER = b"malware!" * 300_000  # of the same length
 
 pytestmark = pytest.mark.skipif(NGINX is None, reason=MISSING)
 
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Nginx]:
-    home = tmp_path / "nginx"
-    home.mkdir()
-    with nginx(home) as running:
-        running.put(NAME, BODY)
+    with serving_files(tmp_path) as running:
         yield running
 
 
@@ -52,40 +40,6 @@ def cache(tmp_path: Path) -> Path:
     folder = tmp_path / "cache"
     folder.mkdir()
     return folder
-
-
-def run(
-    scenario: Callable[[OutsideArtifacts], Awaitable[None]],
-    cache: Path,
-    url: str,
-    ca_file: Path | None = None,
-) -> None:
-    async def main() -> None:
-        async with outside_artifacts(cache, url, WallClock(), ca_file) as files:
-            await asyncio.wait_for(scenario(files), 60)
-
-    asyncio.run(main())
-
-
-def reason(told: object) -> Reason | None:
-    return told.reason if isinstance(told, Blocker) else None
-
-
-def names(folder: Path) -> set[str]:
-    return {p.name for p in folder.iterdir()}
-
-
-def half_fetched(folder: Path) -> int:
-    """Bytes that came so far."""
-    return sum(p.stat().st_size for p in folder.glob(f"{PART}*"))
-
-
-async def until(so: Callable[[], bool]) -> None:
-    for _ in range(1500):
-        if so():
-            return
-        await asyncio.sleep(0.02)
-    pytest.fail("it never came")
 
 
 def test_a_file_is_fetched_once_verified_and_pulled_from_the_address_that_devices_get(
@@ -249,141 +203,6 @@ def test_a_cached_file_of_an_older_pin_gives_way_to_the_pinned_one(
     assert (cache / NAME).read_bytes() == BODY
 
 
-def test_an_absent_file_is_told_with_what_would_unblock_it(server: Nginx, cache: Path) -> None:
-    async def scenario(files: OutsideArtifacts) -> None:
-        told = await files.offer("gone.bin", PINNED)
-        assert isinstance(told, Blocker)
-        assert told.reason is Reason.MISSING_ARTIFACT
-        assert f"{server.url}/gone.bin" in told.detail
-        assert "put it on the server" in told.unblock
-
-        assert await files.offer(NAME, PINNED) is None
-        (server.files / NAME).unlink()
-        assert reason(await files.confirm(NAME, PINNED)) is Reason.MISSING_ARTIFACT
-
-    run(scenario, cache, server.url)
-
-
-def test_a_server_that_is_away_is_waited_for(server: Nginx, cache: Path) -> None:
-    async def scenario(files: OutsideArtifacts) -> None:
-        server.stop()
-        assert reason(await files.offer(NAME, PINNED)) is Reason.UNREACHABLE
-        server.start()
-        assert await files.offer(NAME, PINNED) is None
-        server.stop()
-        assert reason(await files.confirm(NAME, PINNED)) is Reason.UNREACHABLE
-        assert await files.resolve(NAME, PINNED) == cache / NAME
-        assert await files.renew(NAME, PINNED) is None
-
-    run(scenario, cache, server.url)
-
-
-def test_a_connection_that_breaks_in_the_middle_leaves_nothing_and_is_tried_again(
-    server: Nginx, cache: Path
-) -> None:
-    async def scenario(files: OutsideArtifacts) -> None:
-        asked = asyncio.create_task(files.resolve(NAME, PINNED))
-        await until(lambda: half_fetched(cache) > 0)
-        assert not (cache / NAME).exists()
-        server.stop(signal.SIGKILL)
-        assert reason(await asked) is Reason.UNREACHABLE
-        assert names(cache) == set()
-
-    run(scenario, cache, f"{server.origin}/slow")
-
-
-def test_a_daemon_that_ends_in_the_middle_of_a_fetch_leaves_nothing(
-    server: Nginx, cache: Path
-) -> None:
-    async def scenario(files: OutsideArtifacts) -> None:
-        asked = asyncio.create_task(files.resolve(NAME, PINNED))
-        await until(lambda: half_fetched(cache) > 0)
-        asked.cancel()
-
-    run(scenario, cache, f"{server.origin}/slow")
-
-    assert names(cache) == set()
-
-
-def test_what_a_killed_daemon_left_half_fetched_is_removed_when_nobody_can_be_at_it(
-    server: Nginx, cache: Path
-) -> None:
-    for name, age_s in (("old", LEFT_S + 60), ("young", 60)):
-        (cache / f"{PART}{name}").write_bytes(b"half")
-        os.utime(cache / f"{PART}{name}", (time.time() - age_s,) * 2)
-
-    async def scenario(files: OutsideArtifacts) -> None:
-        assert names(cache) == {f"{PART}young"}
-        assert reason(await files.offer(f"{PART}young", "")) is Reason.MISSING_ARTIFACT
-
-    run(scenario, cache, server.url)
-
-
-@pytest.mark.parametrize(
-    ("folder", "wanted", "word"),
-    [
-        ("moved", Reason.NOT_OFFERED, "302"),
-        ("closed", Reason.NOT_OFFERED, "403"),
-        ("packed", Reason.NOT_OFFERED, "gzip"),
-        ("broken", Reason.BUSY, "503"),
-    ],
-)
-def test_an_answer_that_is_not_the_plain_file_is_refused(
-    server: Nginx, cache: Path, folder: str, wanted: Reason, word: str
-) -> None:
-    async def scenario(files: OutsideArtifacts) -> None:
-        told = await files.offer(NAME, PINNED)
-        assert isinstance(told, Blocker)
-        assert (told.reason, word in told.detail) == (wanted, True)
-
-    run(scenario, cache, f"{server.origin}/{folder}")
-
-    assert not any("/files" in path for path in server.asked("HEAD"))
-
-
-def test_a_server_without_validators_is_read_for_each_offer(server: Nginx, cache: Path) -> None:
-    async def scenario(files: OutsideArtifacts) -> None:
-        for count in (2, 3):
-            assert await files.offer(NAME, PINNED) is None
-            assert await files.confirm(NAME, PINNED) is None  # read whole just before
-            assert len(server.asked("GET")) == count
-
-    run(scenario, cache, f"{server.origin}/silent")
-
-
-@pytest.mark.parametrize("name", ["", "../x", "a/b", ".hidden", "..", "a\x00b", "a\nb", "x" * 300])
-def test_a_name_that_is_no_plain_file_is_never_asked_for(
-    server: Nginx, cache: Path, name: str
-) -> None:
-    async def scenario(files: OutsideArtifacts) -> None:
-        assert reason(await files.resolve(name, PINNED)) is Reason.MISSING_ARTIFACT
-        assert reason(await files.offer(name, PINNED)) is Reason.MISSING_ARTIFACT
-
-    run(scenario, cache, server.url)
-
-    assert server.asked("HEAD") + server.asked("GET") == []
-
-
-def test_a_cache_that_cannot_be_written_is_told(server: Nginx, cache: Path) -> None:
-    async def scenario(files: OutsideArtifacts) -> None:
-        cache.rmdir()  # noqa: ASYNC240 (of the test)
-        told = await files.offer(NAME, PINNED)
-        assert isinstance(told, Blocker)
-        assert (told.reason, "--artifacts" in told.unblock) == (Reason.MISSING_ARTIFACT, True)
-
-    run(scenario, cache, server.url)
-
-
-def test_a_cache_that_is_not_there_is_told_before_anything_is_asked(
-    server: Nginx, tmp_path: Path
-) -> None:
-    async def scenario(_: OutsideArtifacts) -> None:
-        pytest.fail("it was opened")
-
-    with pytest.raises(InputError, match="--artifacts"):
-        run(scenario, tmp_path / "not made", server.url)
-
-
 def test_the_api_tells_where_devices_pull_from_and_what_was_seen_there(
     server: Nginx, cache: Path
 ) -> None:
@@ -406,25 +225,3 @@ def test_the_api_tells_where_devices_pull_from_and_what_was_seen_there(
             assert shown == [(False, "", False), (True, PINNED, True)]
 
     run(scenario, cache, server.url)
-
-
-def test_only_a_certificate_of_a_trusted_ca_is_believed(tmp_path: Path, cache: Path) -> None:
-    own, foreign = certificate("files", "127.0.0.1"), certificate("files", "127.0.0.1")
-    home = tmp_path / "tls"
-    home.mkdir()
-    (tmp_path / "own.pem").write_bytes(own[0])
-    (tmp_path / "foreign.pem").write_bytes(foreign[0])
-
-    async def good(files: OutsideArtifacts) -> None:
-        assert await files.offer(NAME, PINNED) is None
-
-    async def bad(files: OutsideArtifacts) -> None:
-        told = await files.offer(NAME, PINNED)
-        assert isinstance(told, Blocker)
-        assert (told.reason, "--ca-file" in told.unblock) == (Reason.CERTIFICATE_CHANGED, True)
-
-    with nginx(home, own) as server:
-        server.put(NAME, BODY)
-        run(bad, cache, server.url)
-        run(bad, cache, server.url, tmp_path / "foreign.pem")
-        run(good, cache, server.url, tmp_path / "own.pem")

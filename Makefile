@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .PHONY: help setup test test-long test-ha audit lint docs tutorial format demo soak fuzz fuzz-lock bench lock clean \
 	image image-check image-test vm-test image-lock bench-ansible bench-isolation \
-	soak-ports bench-firmware bench-release bench-campaign bench-intake bench-api bench-console bench-watch bench-recovery bench-scale bench-plan bench-store screenshots wheel crash-points
+	soak-ports bench-firmware bench-release bench-campaign bench-fleet-campaign bench-intake bench-api bench-console bench-watch bench-recovery bench-scale bench-plan bench-store screenshots wheel crash-points
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */  make \1\t/' | expand -t 22
@@ -111,6 +111,9 @@ bench-firmware: setup ## forty hosts, one BIOS update each, against the time Iro
 
 bench-campaign: setup ## campaigns of 512 and 4,096 hosts against the bound of their limits; last line JSON
 	@$(VENV)/bin/python tests/bench/bench_campaign.py $(ARGS)
+
+bench-fleet-campaign: setup ## campaigns over 1,024 to 65,536 nodes by the daemon's loops, in virtual time; last line JSON; ARGS="1024 4096"
+	@$(VENV)/bin/python tests/bench/bench_fleet_campaign.py $(ARGS)
 
 bench-api: setup ## what pages of a 65,536-node fleet cost the API's server; last line JSON; ARGS=4096 for fewer
 	@$(VENV)/bin/python tests/bench/bench_api.py $(ARGS)

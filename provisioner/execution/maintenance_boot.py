@@ -132,15 +132,16 @@ class Stay:
         return await self.site.agents.wait(self.node.id, limit_s)
 
     async def _boot_image(self, rows: Sequence[LedgerEntry], image: Pin) -> AgentAddress | Blocker:
-        no = await self.site.artifacts.offer(image.artifact, image.sha256) or self._exhausted(rows)
-        if no is not None:
+        files = self.site.artifacts
+        ready = files.offer if pending(rows, BOOT) is None else files.renew
+        if (no := await ready(image.artifact, image.sha256) or self._exhausted(rows)) is not None:
             return no
         host = await self.site.reach.redfish(self.node, "host")
         if isinstance(host, Blocker):
             return host
         if self.node.boots is Boots.SYSTEM:
             await self.mark(Boots.RAMDISK)
-        url = self.site.artifacts.pull_url(image.artifact)
+        url = files.pull_url(image.artifact)
         booting, off = await self._current(rows, BOOT), self.off_row(rows)
         if booting is None or off is None:
             turning = await self._current(rows, OFF)
@@ -291,8 +292,7 @@ class Stay:
 
 
 def unusable(image: Pin | None, *, production: bool) -> str:
-    """Why this maintenance image may not be booted; "": it may. Production boots none whose bytes
-    are not pinned."""
+    """Why this image may not be booted; "": it may. Production boots none of unpinned bytes."""
     if image is None or not image.known or not image.artifact:
         return "the matrix pins no maintenance image"
     if production and not image.sha256:

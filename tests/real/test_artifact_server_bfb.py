@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -73,12 +76,25 @@ class Bench:
         self.node = await self.store.add_node(node)
         opened = await self.store.open_operation(HOST, "test", self.clock.now())
         assert opened is not None
-        self.hold = Hold(self.store, self.clock, await self.store.take(opened.id))
+        self.operation = opened.id
+        await self.take()
+
+    async def take(self) -> None:
+        """Be the one who drives it from now on."""
+        self.hold = Hold(self.store, self.clock, await self.store.take(self.operation))
+
+    async def resume(self, artifacts: OutsideArtifacts) -> Blocker | None:
+        """What a peer does with the row that a dead daemon left."""
+        await self.take()
+        effects = replace(self.effects, artifacts=artifacts)
+        (row,) = await self.store.entries(HOST)
+        return await Executor(effects, {}).resume(self.hold, self.node, row, self.inventory)
 
     async def update(self, sha256: str) -> tuple[Blocker, ...]:
         """The step that a plan has for the card's bundle."""
         inventory, unseen = await Collector(self.effects, {}).collect(self.node)
         assert inventory is not None, unseen
+        self.inventory = inventory
         running = inventory.component("bluefield.bundle", CARD)
         assert running is not None
         step = Step(
@@ -115,31 +131,43 @@ def play(
             rows = await bench.store.entries(HOST)
             return told, [r.status for r in rows]
 
-    (tmp_path / "cache").mkdir()
-    (tmp_path / "nginx").mkdir()
+    with together(tmp_path, content, merge=merge) as (site, server):
+        told, ledger = asyncio.run(main(site, server))
+        return told, runs(site), server.asked("GET"), ledger
+
+
+@contextlib.contextmanager
+def together(
+    tmp_path: Path, content: bytes, *, merge: bool = True
+) -> Iterator[tuple[Served, Nginx]]:
+    """A site, and a server outside that has the bundle."""
+    for name in ("cache", "peer", "nginx"):
+        (tmp_path / name).mkdir()
     with nginx(tmp_path / "nginx", merge=merge) as server, served(speed=SPEED) as site:
         server.put(NAME, content)
         card = next(iter(site.site.redfish[f"{HOST}/{CARD}"].accounts.accounts.values()))
         card.change_required = False
-        told, ledger = asyncio.run(main(site, server))
-        runs = site.site.machines[HOST].firmware[CARD, "DPU_OS"].running
-        return told, runs, server.asked("GET"), ledger
+        yield site, server
+
+
+def runs(site: Served) -> str:
+    return str(site.site.machines[HOST].firmware[CARD, "DPU_OS"].running)
 
 
 def test_a_card_installs_the_bundle_that_it_pulls_from_outside(tmp_path: Path) -> None:
-    told, runs, asked, ledger = play(tmp_path, BFB)
+    told, running, asked, ledger = play(tmp_path, BFB)
 
     assert told == ()
-    assert runs == BUNDLE
+    assert running == BUNDLE
     assert asked == [f"/files/{NAME}", f"//files/{NAME}"]  # ours, and the card's own way to ask
     assert ledger == [ActionStatus.CONFIRMED]
 
 
 def test_a_card_is_told_nothing_of_a_file_that_is_not_the_pinned_one(tmp_path: Path) -> None:
-    told, runs, asked, ledger = play(tmp_path, BFB.replace(b"147_25.01", b"666_25.01"))
+    told, running, asked, ledger = play(tmp_path, BFB.replace(b"147_25.01", b"666_25.01"))
 
     assert [b.reason for b in told] == [Reason.DIGEST_MISMATCH]
-    assert runs != BUNDLE
+    assert running != BUNDLE
     assert asked == [f"/files/{NAME}"]
     assert ledger == []
 
@@ -147,10 +175,41 @@ def test_a_card_is_told_nothing_of_a_file_that_is_not_the_pinned_one(tmp_path: P
 def test_a_card_is_told_nothing_by_a_server_that_takes_its_two_slashes_for_another_file(
     tmp_path: Path,
 ) -> None:
-    told, runs, asked, ledger = play(tmp_path, BFB, merge=False)
+    told, running, asked, ledger = play(tmp_path, BFB, merge=False)
 
     assert [b.reason for b in told] == [Reason.MISSING_ARTIFACT]
     assert f"//files/{NAME}" in told[0].detail
-    assert runs != BUNDLE
+    assert running != BUNDLE
     assert asked == [f"/files/{NAME}"]
     assert ledger == []
+
+
+def test_the_end_of_a_daemon_breaks_no_transfer_and_its_peer_needs_no_server_to_see_it_through(
+    tmp_path: Path,
+) -> None:
+    async def main(site: Served, server: Nginx) -> tuple[Blocker | None, list[str]]:
+        url, clock = server.url, WallClock()
+        async with outside_artifacts(tmp_path / "cache", url, clock) as files:
+            bench = Bench(site, files)
+            await bench.open()
+            going = asyncio.create_task(bench.update(hashlib.sha256(BFB).hexdigest()))
+            for _ in range(1000):
+                rows = await bench.store.entries(HOST)
+                if [r.status for r in rows] == [ActionStatus.SENT] and server.asked()[1:]:
+                    break
+                await asyncio.sleep(0.02)
+            going.cancel()
+        server.stop()
+        async with outside_artifacts(tmp_path / "peer", url, clock) as files:
+            problem = await asyncio.wait_for(bench.resume(files), 60)
+        await bench.transport.close()
+        return problem, [r.status for r in await bench.store.entries(HOST)]
+
+    with together(tmp_path, BFB) as (site, server):
+        problem, ledger = asyncio.run(main(site, server))
+
+        assert problem is None
+        assert runs(site) == BUNDLE
+    assert ledger == [ActionStatus.CONFIRMED]
+    assert server.asked("GET") == [f"/files/{NAME}", f"//files/{NAME}"]
+    assert list((tmp_path / "peer").iterdir()) == []

@@ -8,6 +8,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -91,6 +92,26 @@ def test_a_daemon_that_ends_in_the_middle_of_a_fetch_leaves_nothing(
     run(scenario, cache, f"{server.origin}/slow")
 
     assert names(cache) == set()
+
+
+def test_a_daemon_that_is_killed_in_the_middle_of_a_fetch_leaves_no_file_that_looks_whole(
+    server: Nginx, cache: Path
+) -> None:
+    text = (
+        "import asyncio, sys; from pathlib import Path; import outside_files as f\n"
+        "f.run(lambda files: files.resolve(f.NAME, f.PINNED), Path(sys.argv[1]), sys.argv[2])"
+    )
+    path = os.pathsep.join([str(Path(__file__).parent), str(Path(__file__).parents[2])])
+    command = [sys.executable, "-c", text, str(cache), f"{server.origin}/slow"]
+    process = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": path})
+    try:
+        asyncio.run(until(lambda: half_fetched(cache) > 0))
+    finally:
+        process.kill()
+        process.wait()
+
+    assert len(names(cache)) == 1
+    assert all(name.startswith(PART) for name in names(cache))
 
 
 def test_what_a_killed_daemon_left_half_fetched_is_removed_when_nobody_can_be_at_it(

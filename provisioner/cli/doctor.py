@@ -135,13 +135,19 @@ def _artifacts(
         where = url or str(directory)
         return [judge.not_looked("artifacts", where, "the matrix names no file", remedy)]
     if url:
-        bundles = [e.artifact for e in pinned.edges.get(BUNDLE, ())]
-        return asyncio.run(_outside(files, bundles, directory, url, ca_file, done))
+        return asyncio.run(_outside(files, _bundles(pinned), directory, url, ca_file, done))
     told = []
     for count, (name, sha256) in enumerate(sorted(files.items()), 1):
         told.append(judge.artifact(name, sha256, look.file_digest(directory, name)))
         done(count, len(files))
     return told
+
+
+def _bundles(pinned: Matrix) -> frozenset[str]:
+    """Files that cards pull, whose BMCs ask in their own way."""
+    profiles = [p for release in pinned.releases.values() for p in release.profiles.values()]
+    pins = {p.pins[BUNDLE].artifact for p in profiles if BUNDLE in p.pins}
+    return frozenset(pins | {edge.artifact for edge in pinned.edges.get(BUNDLE, ())})
 
 
 async def _outside(

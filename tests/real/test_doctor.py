@@ -124,6 +124,25 @@ def test_firmware_files_of_a_server_outside_are_read_as_devices_get_them(
     assert not (place / "artifacts" / "n.iso").exists()
 
 
+@pytest.mark.skipif(NGINX is None, reason=MISSING)
+@pytest.mark.parametrize(("merge", "standing"), [(True, "good"), (False, "bad")])
+def test_a_bundle_is_asked_for_as_a_card_will_ask_for_it(
+    place: Path, tmp_path: Path, merge: bool, standing: str
+) -> None:
+    overlay = tmp_path / "overlay.yaml"
+    overlay.write_text(
+        "edges:\n  bluefield.bundle:\n    - from: [2.9.0-90]\n      to: 2.10.0-147_25.01\n"
+        f"      artifact: x.bfb\n      sha256: {hashlib.sha256(b'bundle').hexdigest()}\n"
+    )
+    root = Path(__file__).parents[2] / "firmware_matrix.yaml"
+    with nginx(tmp_path, merge=merge) as server:
+        server.put("x.bfb", b"bundle")
+        words = ["--matrix", str(root), "--matrix", str(overlay), "--artifact-url", server.url]
+        _, told = doctor(place, *words)
+
+    assert told["artifacts", "x.bfb"]["standing"] == standing
+
+
 def test_before_intake_it_looks_at_the_list_and_logs_in_to_nobody(
     site: Served, place: Path, tmp_path: Path
 ) -> None:

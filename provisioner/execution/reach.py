@@ -18,6 +18,7 @@ from provisioner.ports import (
     Unreachable,
 )
 from provisioner.redfish.client import Redfish
+from provisioner.redfish.walk import ROOT_KNOWN_S
 
 
 class Reach:
@@ -74,7 +75,7 @@ class Reach:
     async def _root(self, address: BmcAddress) -> dict[str, Any]:
         """The service root; a BMC that is starting has not said who it is, and is asked again."""
         bare = BmcAddress(url=address.url, pin=address.pin, insecure=address.insecure)
-        call = Call("GET", "/redfish/v1")
+        call = Call("GET", "/redfish/v1", known_s=ROOT_KNOWN_S)
         reply = await self.transport.request(bare, call)
         if reply.status in (401, 403):  # against DSP0266, but some want a login here (facts S6)
             reply = await self.transport.request(address, call)

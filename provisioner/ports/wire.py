@@ -65,7 +65,10 @@ class Upload:
 
 @dataclass(frozen=True)
 class Call:
-    """One HTTP request: `path` begins with "/"; `body` is JSON or an upload."""
+    """One HTTP request: `path` begins with "/"; `body` is JSON or an upload.
+
+    `known_s`: of a service root, an answer this old will do.
+    """
 
     method: str
     path: str
@@ -73,6 +76,7 @@ class Call:
     headers: Mapping[str, str] = field(default_factory=dict)
     timeout_s: float = 30.0
     size_max_bytes: int = 8 * 1024 * 1024
+    known_s: float = 0.0
 
 
 @dataclass(frozen=True)

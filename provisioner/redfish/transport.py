@@ -57,9 +57,12 @@ class RedfishTransport:
     async def request(self, bmc: BmcAddress, call: Call) -> Reply:
         """One request, as the port promises. Waiting for a turn does not count as its time."""
         line = self._line(bmc)
+        if (known := line.known(bmc, call, _now())) is not None:
+            return known
         async with line.reads if call.method in SAFE else line.write, self._slots:
             if call.method in SAFE:
                 return await self._read(line, bmc, call)
+            line.doubt()
             return await self._write(line, bmc, call)
 
     async def fingerprint(self, bmc: BmcAddress) -> str:
@@ -177,10 +180,15 @@ class RedfishTransport:
     ) -> Reply:
         safe = call.method in SAFE
         kept = safe or keep_alive
-        reply = await self._http.send(bmc, call, login, line.coding, keep_alive=kept)
+        try:
+            reply = await self._http.send(bmc, call, login, line.coding, keep_alive=kept)
+        except PortError:
+            line.doubt()
+            raise
         if reply.status == 406 and safe and line.coding == "identity":
             line.coding = "gzip"
             reply = await self._http.send(bmc, call, login, line.coding, keep_alive=kept)
+        line.learn(bmc, call, reply, _now())
         return reply
 
     def _exchange(self, line: Line) -> Exchange:

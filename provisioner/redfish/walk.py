@@ -29,6 +29,7 @@ _PAGES_MAX = 64  # of one collection: 50 members a page (Dell) reach MEMBERS_MAX
 _SILENT_MAX = 3  # reads without an answer in one walk; then the BMC counts as gone
 _BYTES_MAX = 32 * 1024 * 1024  # of all answers of one walk; a DGX gives under two
 _WALK_LIMIT_S = 900.0  # a DGX takes 130 reads of up to 0.4 s; one slow inventory takes 180 s
+ROOT_KNOWN_S = 60.0  # it holds links and the maker's name; a BMC that was reset is asked anew
 _READS_AT_ONCE = 4  # per walk; the transport bounds reads per BMC more tightly
 
 
@@ -99,7 +100,7 @@ class Walk:
 
     async def _read(self, path: str) -> Resource:
         asked = path.split("?")[0].rstrip("/") + self._suffix if self._suffix else path
-        call = Call("GET", asked, timeout_s=self._quirk.read_timeout_s)
+        call = Call("GET", asked, timeout_s=self._quirk.read_timeout_s, known_s=ROOT_KNOWN_S)
         try:
             async with self._slots:
                 self._admit(path)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 from aiohttp import web
 from devices import SESSIONS, Bmc, run
 
-from provisioner.ports import AccountLocked, Call, Unreachable
+from provisioner.ports import AccountLocked, Call, PortError, Unreachable
 from provisioner.redfish.transport import RedfishTransport
 
 SYSTEMS = Call("GET", "/redfish/v1/Systems")
@@ -54,6 +55,31 @@ def test_s7_an_odd_session_location_leaks_no_session(location, named) -> None:
                 await transport.forget(bmc.address())
 
             assert bmc.sessions == {}
+            await transport.close()
+
+    run(scenario())
+
+
+def test_a_root_that_was_just_read_is_not_asked_for_again_where_it_will_do() -> None:
+    path = "/redfish/v1/"
+    root = Call("GET", path, known_s=60.0)
+
+    async def scenario() -> None:
+        async with Bmc() as bmc:
+            transport = RedfishTransport()
+
+            async def reads(call: Call) -> int:
+                before = bmc.asked("GET", path)
+                assert (await transport.request(bmc.address(), call)).status < 400
+                return bmc.asked("GET", path) - before
+
+            assert await reads(root) > 0
+            assert await reads(root) == 0
+            assert await reads(Call("GET", path)) == 1  # this one is to be of now
+            assert await reads(RESET) == 0  # after which it may be another one
+            assert await reads(root) == 1
+            with pytest.raises(PortError):  # with this certificate nobody has spoken yet
+                await transport.request(replace(bmc.address(), pin="00" * 32), root)
             await transport.close()
 
     run(scenario())

@@ -180,9 +180,12 @@ class Fleet:
 @asynccontextmanager
 async def fleet(
     server: Server, folder: Path, *, hosts: int, daemons: int = 3, speed: float = SPEED,
-    ports: dict[int, int] | None = None,
+    ports: dict[int, int] | None = None, started: int | None = None,
 ) -> AsyncIterator[Fleet]:  # fmt: skip
-    """`ports`: daemon -> the port by which it reaches the database, if not the server's own."""
+    """`ports`: daemon -> the port by which it reaches the database, if not the server's own.
+
+    `started`: so many daemons are started at once, the others by the test.
+    """
     database = server.make()
     asked = demo.Asked(nodes=hosts, speed=speed)
     async with demo.simulator(asked, folder / "site") as site:
@@ -211,7 +214,7 @@ async def fleet(
         store = open_store(server.url(database))
         there = Fleet(site, store, server, database, made, clock)
         try:
-            for daemon in made:
+            for daemon in made[:started]:
                 daemon.start()
             yield there
         finally:

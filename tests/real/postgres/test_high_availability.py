@@ -141,13 +141,20 @@ def test_a_daemon_that_is_cut_off_from_the_database_ends_and_is_replaced(server,
         await cable.open()
         ports = dict.fromkeys(range(3), 0) | {0: cable.port}
         try:
-            async with fleet(server, tmp_path, hosts=HOSTS, ports=ports) as there:
-                cut = there.daemons[0]
+            # alone at first: it is slower than its peers, who would take all there is to do
+            async with fleet(server, tmp_path, hosts=HOSTS, ports=ports, started=1) as there:
+                cut, *peers = there.daemons
 
                 async def drives() -> bool:
                     return any(there.owner(e) is cut for e in await there.pushing())
 
+                async def seated() -> bool:
+                    return all(d.said("serving") for d in there.daemons)
+
                 await there.until(drives, LIMIT_S, "the daemon behind the cable writes something")
+                for peer in peers:
+                    peer.start()
+                await there.until(seated, LIMIT_S, "all daemons have their seats")
                 before = adoptions(there)
                 cable.cut()
                 await taken_over(there, before)

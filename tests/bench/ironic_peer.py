@@ -28,7 +28,8 @@ PINS = ("ironic==39.0.0", "sushy==5.14.0")
 VERSION = {"X-OpenStack-Ironic-API-Version": "1.113", "Content-Type": "application/json"}
 CLIENTS = 16  # threads that speak to its API; it refuses nothing at this number
 START_S = 120.0
-LATER = (409, 503)  # locked, or no free conductor worker: Ironic's way to say "later"
+AWAY = 503
+LATER = (409, AWAY)  # locked, or no free conductor worker: Ironic's way to say "later"
 
 CONFIGURATION = """\
 [DEFAULT]
@@ -177,8 +178,8 @@ class Ironic:
         """
         ids = [str(UUID(int=n + 1)) for n in range(len(bmcs))]
         by_id = dict(zip(ids, bmcs, strict=True))
-        self._every(lambda i: self._create(i, by_id[i]), ids)
         end = time.monotonic() + limit_s
+        self._every(lambda i: self._create(i, by_id[i], end), ids)
         for verb, good, bad in (
             ("manage", "manageable", "enroll"),
             ("inspect", "manageable", "inspect failed"),
@@ -209,7 +210,7 @@ class Ironic:
 
     # --- its API
 
-    def _create(self, node: str, bmc: Bmc) -> None:
+    def _create(self, node: str, bmc: Bmc, end: float) -> None:
         info = {
             "redfish_address": bmc.url,
             "redfish_system_id": bmc.system,
@@ -219,6 +220,10 @@ class Ironic:
         }
         body = {"uuid": node, "driver": "redfish", "driver_info": info}
         status, answer = self._ask("POST", "/v1/nodes", body)
+        while status == AWAY and time.monotonic() < end:
+            time.sleep(1)
+            status, answer = self._ask("POST", "/v1/nodes", body)
+            status = 201 if status == 409 else status  # the connection broke after it was made
         if status != 201:
             raise RuntimeError(f"Ironic refused a node: {status} {answer}")
 
@@ -232,10 +237,10 @@ class Ironic:
             raise RuntimeError(f"Ironic refused {verb}: {status} {answer}")
 
     def nodes(self) -> list[dict[str, Any]]:
-        """Each node's states, as its API tells them."""
+        """Each node's states, as its API tells them; none while it breaks connections off."""
         fields = "uuid,provision_state,reservation,last_error,power_state,maintenance"
-        _, answer = self._ask("GET", f"/v1/nodes?limit=1000&fields={fields}")
-        return list(answer["nodes"])
+        status, answer = self._ask("GET", f"/v1/nodes?limit=1000&fields={fields}")
+        return list(answer["nodes"]) if status == 200 else []
 
     def _states(self) -> dict[str, int]:
         counted: dict[str, int] = {}
@@ -268,7 +273,7 @@ class Ironic:
         except (OSError, http.client.HTTPException) as error:
             connection.close()
             self._thread.connection = None
-            return 503, str(error)
+            return AWAY, str(error)
         return response.status, json.loads(text) if text else None
 
 

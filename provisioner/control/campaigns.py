@@ -29,7 +29,7 @@ from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.address_plan import AddressPlan
 from provisioner.planning.campaign_moves import admitted, displaced, observed
 from provisioner.planning.campaign_progress import after, told_of
-from provisioner.planning.regression import RegressionPolicy, wave_verdict
+from provisioner.planning.regression import RegressionPolicy, campaign_verdicts
 from provisioner.planning.rollout import decide
 from provisioner.ports import Clock, StaleWrite, Store
 from provisioner.ports.campaigns import CampaignBook
@@ -67,9 +67,21 @@ class Campaigns:
 
     async def run(self) -> None:
         """Tick for ever, at the pace of `poll_s`."""
+        await self.take_over()
         while True:
             await self.tick()
             await self._clock.sleep(self._settings.poll_s)
+
+    async def take_over(self) -> None:
+        """Raise the generations: a predecessor that stood still in a turn writes nothing more."""
+        for campaign in await self._book.campaigns():
+            if campaign.state in (CampaignState.DRAFT, CampaignState.DONE):
+                continue
+            try:
+                told = {"by": "the daemon that drives it from now on"}
+                await self._book.save_campaign(campaign, told, self._clock.now())
+            except StaleWrite:  # somebody changed it just now, and raised it by that
+                log.info("campaign %s was changed while it was taken over", campaign.id)
 
     async def tick(self) -> None:
         """One turn of every campaign that is not over."""
@@ -120,7 +132,9 @@ class Campaigns:
         pins = await self._book.pins()
         facts = memory.facts(list(nodes.values()), campaign, pins, now, self._plan)
         progress = {name: row.progress for name, row in rows.items()}
-        decision = decide(campaign, facts, progress, self._verdicts(campaign, rows), now)
+        decision = decide(
+            campaign, facts, progress, campaign_verdicts(campaign, rows, _REGRESSION), now
+        )
         await self._carry_out(campaign, decision, memory, nodes, now)
         return decision
 
@@ -178,19 +192,6 @@ class Campaigns:
             for sample in await self._store.samples(profile, None, SAMPLES_MAX):
                 newest.setdefault(sample.node, sample)  # the newest come first
         return newest
-
-    def _verdicts(self, campaign: Campaign, rows: Mapping[str, CampaignRow]) -> Sequence[Blocker]:
-        """Metrics that got worse, by profile: what speaks against going on."""
-        if campaign.going_back:
-            return ()
-        judged = [r for r in rows.values() if r.progress.state in (Progress.SOAKING, Progress.DONE)]
-        found: list[Blocker] = []
-        for profile in sorted({r.facts.profile for r in judged}):
-            mine = [r for r in judged if r.facts.profile == profile and r.before and r.after]
-            before = {r.node: r.before for r in mine}
-            after = {r.node: r.after for r in mine}
-            found += wave_verdict(before, after, _REGRESSION)
-        return tuple(b for b in found if b.subject not in campaign.accepted)
 
     async def _carry_out(
         self,

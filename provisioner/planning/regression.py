@@ -13,6 +13,8 @@ from math import exp, lgamma, log
 from statistics import median
 
 from provisioner.model.base import Record
+from provisioner.model.campaign import Campaign, Progress
+from provisioner.model.campaign_row import CampaignRow
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.metrics import rule_of
 
@@ -122,3 +124,19 @@ def wave_verdict(
         for c in compare(before, after, policy)
         if c.effect is Effect.WORSE
     )
+
+
+def campaign_verdicts(
+    campaign: Campaign, rows: Mapping[str, CampaignRow], policy: RegressionPolicy
+) -> tuple[Blocker, ...]:
+    """Metrics that got worse, by profile: what speaks against going on."""
+    if campaign.going_back:
+        return ()
+    judged = [r for r in rows.values() if r.progress.state in (Progress.SOAKING, Progress.DONE)]
+    found: list[Blocker] = []
+    for profile in sorted({r.facts.profile for r in judged}):
+        mine = [r for r in judged if r.facts.profile == profile and r.before and r.after]
+        before = {r.node: r.before for r in mine}
+        after = {r.node: r.after for r in mine}
+        found += wave_verdict(before, after, policy)
+    return tuple(b for b in found if b.subject not in campaign.accepted)

@@ -292,3 +292,25 @@ def test_a_turn_that_was_overtaken_by_a_pause_admits_nobody() -> None:
         assert await fleet.releases() == {"base": 12}
 
     run(scenario())
+
+
+def test_a_daemon_that_stood_still_in_a_turn_writes_nothing_once_another_has_taken_over() -> None:
+    async def scenario() -> None:
+        fleet = Fleet(hosts=8, units=1, idle=8)
+        await fleet.build()
+        before = await fleet.start(HOSTS, **QUICK)
+        await fleet.campaigns.turn(before)
+        rows = await fleet.book.campaign_rows(before.id)
+
+        other = fleet.daemon()
+        await other.take_over()
+        with pytest.raises(StaleWrite):
+            await fleet.book.put_rows(before, rows, fleet.clock.at)
+        now = await fleet.now(before)
+        await other.turn(now)
+        told = await fleet.campaigns.turn(await fleet.now(before))  # it reads everything anew
+
+        assert told is not None
+        assert not told.admit
+
+    run(scenario())

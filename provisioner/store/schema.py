@@ -131,6 +131,7 @@ samples = Table(
     Column("body", Text, nullable=False),
     Column("taken_at", Double, nullable=False),
     Index("ix_samples_cohort", "profile", "versions", "taken_at"),
+    Index("ix_samples_newest", "profile", "taken_at"),
 )
 
 baselines = Table(

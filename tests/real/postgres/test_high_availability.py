@@ -7,7 +7,6 @@ small fleet is driven through its updates; `make test-ha` drives a large one to 
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import time
 from collections.abc import Iterator
@@ -15,15 +14,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fleet import LEASE_S, Daemon, Fleet, fleet
+from fleet import HOSTS, LEASE_S, Daemon, Fleet, fleet
 from postgres_server import Server
 from proxy import Cable
 
 from provisioner.cluster_opening import LOST
 from provisioner.model.node import State
 
-HOSTS = int(os.environ.get("HA_HOSTS", "0"))  # 0: as small as it can be, and only its updates
-LIMIT_S = 1800.0 if HOSTS else 240.0
+# without a number of hosts: as few as can be, and only their updates
+LIMIT_S = max(1800.0, 15.0 * HOSTS) if HOSTS else 240.0
 # of an undisturbed host: ten cards and the tray are pushed to; one cold boot is off and on
 PUSHES, POWER_ACTS = 11, 2
 UPDATED = frozenset({State.VALIDATING, State.CERTIFIED, State.RELEASED})

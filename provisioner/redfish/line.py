@@ -9,6 +9,7 @@ from provisioner.ports import BmcAddress, Call, Reply
 from provisioner.redfish.exchange import READS_MAX
 from provisioner.redfish.session import ROOT, Login
 
+ROOTS = frozenset({ROOT, ROOT.rstrip("/")})  # both spellings; asked of each request, so quickly
 ROOT_MAX_BYTES = 16 * 1024  # kept; real ones have two or three KiB
 
 
@@ -30,27 +31,23 @@ class Line:
     _root: tuple[tuple[str, bool], float, Reply] | None = None  # trusted how, when, what
 
     def known(self, bmc: BmcAddress, call: Call, now: float) -> Reply | None:
-        """The service root, if one that is `known_s` old will do and it was trusted in this way.
+        """A request's service root, if one `known_s` old will do and it was trusted in this way.
 
         Who reads a BMC begins with it, each time: a third of all requests of an intake.
         """
-        if self._root is None or call.known_s <= 0 or not _asks_root(call):
+        if self._root is None or call.method != "GET" or call.known_s <= 0:
             return None
         trust, at, reply = self._root
         return reply if trust == _trust(bmc) and now - at <= call.known_s else None
 
     def learn(self, bmc: BmcAddress, call: Call, reply: Reply, now: float) -> None:
-        """Keep the root that was just read; forget it with what may change it."""
-        if _asks_root(call) and reply.status == 200 and len(reply.body) <= ROOT_MAX_BYTES:
+        """Keep the root that was just read."""
+        if call.method == "GET" and reply.status == 200 and len(reply.body) <= ROOT_MAX_BYTES:
             self._root = (_trust(bmc), now, reply)
 
     def doubt(self) -> None:
         """It was silent, or was told to do something: it may be another one now."""
         self._root = None
-
-
-def _asks_root(call: Call) -> bool:
-    return call.method == "GET" and call.path.rstrip("/") == ROOT.rstrip("/")
 
 
 def _trust(bmc: BmcAddress) -> tuple[str, bool]:

@@ -25,7 +25,7 @@ from provisioner.ports import (
 from provisioner.ports.telemetry import SILENCE, Telemetry
 from provisioner.redfish.exchange import SAFE, HttpExchange
 from provisioner.redfish.governor import LoginGovernor
-from provisioner.redfish.line import Line
+from provisioner.redfish.line import ROOTS, Line
 from provisioner.redfish.pinning import presented_fingerprint
 from provisioner.redfish.session import SESSIONS, Exchange, Login, close_login, open_login
 
@@ -57,7 +57,7 @@ class RedfishTransport:
     async def request(self, bmc: BmcAddress, call: Call) -> Reply:
         """One request, as the port promises. Waiting for a turn does not count as its time."""
         line = self._line(bmc)
-        if (known := line.known(bmc, call, _now())) is not None:
+        if call.path in ROOTS and (known := line.known(bmc, call, _now())) is not None:
             return known
         async with line.reads if call.method in SAFE else line.write, self._slots:
             if call.method in SAFE:
@@ -188,7 +188,8 @@ class RedfishTransport:
         if reply.status == 406 and safe and line.coding == "identity":
             line.coding = "gzip"
             reply = await self._http.send(bmc, call, login, line.coding, keep_alive=kept)
-        line.learn(bmc, call, reply, _now())
+        if call.path in ROOTS:
+            line.learn(bmc, call, reply, _now())
         return reply
 
     def _exchange(self, line: Line) -> Exchange:

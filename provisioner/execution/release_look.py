@@ -102,7 +102,7 @@ class LeafLook:
             switch=line.name,
             at=self._clock.now(),
             applied=words.digest(applied),
-            saved=bool(applied == startup),
+            unsaved=words.unsaved(applied, startup),
             on_the_way=tuple(on_the_way),
             issues=words.read_issues(health),
             qos=words.digest(qos),

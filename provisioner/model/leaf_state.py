@@ -82,7 +82,7 @@ class LeafState:
     switch: str
     at: float
     applied: str  # digest of the whole configuration in force
-    saved: bool  # startup equals applied
+    unsaved: frozenset[str]  # ports with which it would start otherwise; "": whatever is no port
     on_the_way: tuple[str, ...]  # revisions that were sent and have not ended
     issues: tuple[str, ...]  # of its own health; () means OK
     qos: str

@@ -126,7 +126,7 @@ def record_of(leaf: LeafState, interfaces: Iterable[str]) -> LeafRecord:
         switch=leaf.switch,
         at=leaf.at,
         applied=leaf.applied,
-        saved=leaf.saved,
+        saved=not leaf.unsaved & {"", *mine},
         ports=tuple((i, p.vrf) for i, p in sorted(ports.items())),
         sessions=tuple(
             (vrf, peer, told.state)

@@ -182,7 +182,10 @@ def _queues(port: Port, state: PortState, before: LeafRecord | None) -> GateRow:
 
 def _leaf(ask: GateAsk, leaf: LeafState, before: LeafRecord | None) -> Iterator[GateRow]:
     name = leaf.switch
-    unsaved = "" if leaf.saved else "it would start with another configuration"
+    # other nodes' ports are moved and saved meanwhile, perhaps by another daemon: theirs to judge
+    mine = {"", *(p.interface for p in ask.ports if p.switch == name)}
+    left = ", ".join(sorted(p or "other parts" for p in leaf.unsaved & mine))
+    unsaved = f"it would start with another configuration of {left}" if left else ""
     yield row(GateCheck.PERSISTED, name, unsaved, leaf.applied)
     yield row(GateCheck.HEALTH, name, "; ".join(leaf.issues[:4]))
     for check, now, old in (

@@ -94,6 +94,14 @@ def digest(document: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+def unsaved(applied: Any, startup: Any) -> frozenset[str]:
+    """Interfaces that the switch would start with otherwise than is applied; "": anything else."""
+    now, then = at(applied, "interface"), at(startup, "interface")
+    ports = {name for name in {*now} | {*then} if now.get(name) != then.get(name)}
+    rest = [{k: v for k, v in at(tree).items() if k != "interface"} for tree in (applied, startup)]
+    return frozenset(ports if rest[0] == rest[1] else {*ports, ""})
+
+
 def at(document: Any, *path: str) -> Mapping[str, Any]:
     """What is at this path; {} if nothing is, `Unreadable` if it is no object."""
     for key in path:

@@ -40,6 +40,12 @@ def _planted(name: str, key: Any, value: Any = None, leaf: str = LEAF) -> Plant:
     return plant
 
 
+def starts_otherwise(leaf: Switch, port: str) -> None:
+    """What is saved of a port is not what is applied; what both share is not touched."""
+    ports = {**leaf.startup["interface"], port: {"type": "swp"}}
+    leaf.startup = {**leaf.startup, "interface": ports}
+
+
 def _after(change: Callable[[Bench, Switch], None]) -> Plant:
     """Somebody changes the leaf behind our back, once the ports are moved."""
 
@@ -154,6 +160,10 @@ _MOVED = {
     "a revision of somebody else moves the port soon": (_later(_revision), "revision"),
     "a reboot would bring another configuration": (
         _after(lambda _b, leaf: leaf.applied["system"].update(hostname="other")),
+        "persisted",
+    ),
+    "a reboot would bring the port's old place back": (
+        _later(lambda b, leaf: starts_otherwise(leaf, b.port)),
         "persisted",
     ),
     "the port is down": (_planted("links", "port", {"down": True}), "link"),

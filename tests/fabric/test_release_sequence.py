@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from release_rig import FEW, LEAF, Bench, play, trees
+from release_faults import starts_otherwise
+from release_rig import FEW, LEAF, PEER, Bench, play, trees
 
 from provisioner.control.release_watch import ReleaseWatch
 from provisioner.execution.release_sequence import proved
@@ -67,6 +68,19 @@ def test_a_release_takes_one_revision_a_leaf_and_one_leaf_at_a_time() -> None:
     order = [(kind, subject.partition("/")[0]) for kind, subject, _ in noted]
     leaves = [f"leaf-su0-r{n}" for n in range(8)]
     assert order == [(kind, leaf) for leaf in leaves for kind in ("vrf", "config_saved")]
+
+
+def test_what_another_daemon_has_not_saved_yet_of_another_nodes_port_holds_nobody_up() -> None:
+    async def scenario(bench: Bench) -> Any:
+        [other] = [p.interface for p in bench.node(PEER).ports if p.switch == LEAF]
+        bench.when_moved(lambda: starts_otherwise(bench.leaf, other))
+        outcome = await bench.release()
+        return outcome, bench.leaf.startup == bench.leaf.applied
+
+    outcome, saved = play(scenario)
+
+    assert (outcome.blockers, saved) == ((), False)
+    assert all(leaf.saved for leaf in outcome.after)
 
 
 def test_the_proof_is_sealed_and_belongs_to_one_certificate() -> None:

@@ -11,7 +11,6 @@ from campaign_fleet import Fleet
 
 from provisioner.model.campaign import CampaignState
 from provisioner.model.campaign_row import PinScope, ReleasePin
-from provisioner.ports import StaleWrite
 
 QUICK: dict[str, object] = {
     "canary": {"size": 2, "soak_s": 600},
@@ -273,44 +272,5 @@ def test_two_campaigns_are_never_about_the_same_node() -> None:
 
         assert [b.subject for b in answer.blockers] == ["su0-n00"]
         assert (await fleet.now(second.campaign)).state is CampaignState.DRAFT
-
-    run(scenario())
-
-
-def test_a_turn_that_was_overtaken_by_a_pause_admits_nobody() -> None:
-    async def scenario() -> None:
-        fleet = Fleet(hosts=8, units=1, idle=8)
-        await fleet.build()
-        campaign = await fleet.start(HOSTS, **QUICK)
-        await fleet.requests.pause(campaign.id)
-
-        with pytest.raises(StaleWrite):
-            await fleet.book.put_rows(campaign, (), fleet.clock.at)
-        await fleet.campaigns.turn(campaign)
-
-        assert await fleet.states(campaign) == {"pending": 8}
-        assert await fleet.releases() == {"base": 12}
-
-    run(scenario())
-
-
-def test_a_daemon_that_stood_still_in_a_turn_writes_nothing_once_another_has_taken_over() -> None:
-    async def scenario() -> None:
-        fleet = Fleet(hosts=8, units=1, idle=8)
-        await fleet.build()
-        before = await fleet.start(HOSTS, **QUICK)
-        await fleet.campaigns.turn(before)
-        rows = await fleet.book.campaign_rows(before.id)
-
-        other = fleet.daemon()
-        await other.take_over()
-        with pytest.raises(StaleWrite):
-            await fleet.book.put_rows(before, rows, fleet.clock.at)
-        now = await fleet.now(before)
-        await other.turn(now)
-        told = await fleet.campaigns.turn(await fleet.now(before))  # it reads everything anew
-
-        assert told is not None
-        assert not told.admit
 
     run(scenario())

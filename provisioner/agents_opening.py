@@ -17,7 +17,7 @@ from provisioner.agent.registry import AgentRegistry
 from provisioner.agent.server import FILES, application
 from provisioner.agent.service import AgentService
 from provisioner.agent.sessions import Sessions
-from provisioner.agent.tls import open_authority
+from provisioner.agent.tls import names_of_ours, open_authority
 from provisioner.agent.wire import HttpsWire
 from provisioner.execution.os_images import OsImages
 from provisioner.model.input_error import InputError
@@ -29,8 +29,6 @@ from provisioner.store.sql_store import SqlStore
 from provisioner.store.vault import Vault
 
 log = logging.getLogger(__name__)
-
-EVERYWHERE = frozenset({"0.0.0.0", "::"})  # noqa: S104 (no name by which anybody reaches us)
 
 
 @dataclass(frozen=True)
@@ -73,7 +71,7 @@ async def serve_agents(
     """
     authority = open_authority(data)
     named = urlsplit(door.url).hostname or ""
-    hosts = tuple(dict.fromkeys(h for h in (named, door.host) if h and h not in EVERYWHERE))
+    hosts = names_of_ours((named, door.host))
     if not hosts or (door.url and not named):
         remedy = "Say how ramdisks reach us: --agent-url https://ADDRESS:PORT."
         raise InputError("--agent-url", door.url, "names no address of ours", remedy)

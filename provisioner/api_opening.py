@@ -15,7 +15,7 @@ from aiohttp import web
 from provisioner import components
 from provisioner.access.identity import Identity
 from provisioner.access.oidc import OidcProvider, OidcSite
-from provisioner.agent.tls import open_authority
+from provisioner.agent.tls import names_of_ours, open_authority
 from provisioner.api import openapi, pages, table
 from provisioner.api.app import application
 from provisioner.api.changes import Works
@@ -36,7 +36,6 @@ from provisioner.store.signing import Signer
 from provisioner.store.sql_store import SqlStore
 
 log = logging.getLogger(__name__)
-EVERYWHERE = frozenset({"0.0.0.0", "::"})  # noqa: S104 (no name by which anybody reaches us)
 HANDSHAKE_S = 10.0  # TLS, of whoever connects
 PEERS_S = 3600.0  # a request that a peer has been at for this long is not at it any more
 SHUTDOWN_S = 2.0  # streams are cut after it
@@ -181,5 +180,4 @@ def tls_context(data: Path, settings: Settings) -> ssl.SSLContext:
             raise InputError("api_certificate", settings.api_certificate, problem, remedy) from None
         return context
     named = [*settings.api_names, settings.api_host, "localhost", "127.0.0.1"]
-    hosts = tuple(dict.fromkeys(n for n in named if n and n not in EVERYWHERE))
-    return open_authority(data).server_context(hosts)
+    return open_authority(data).server_context(names_of_ours(named))

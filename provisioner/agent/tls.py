@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ssl
 import tempfile
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
@@ -26,6 +27,7 @@ AUTHORITY_DAYS = 3650  # images are built anew far more often
 SERVER_DAYS = 397  # longer than a daemon runs
 SKEW = timedelta(days=1)  # the clock of a ramdisk may be behind
 FILE_MAX = 16 * 1024  # bytes of a key or certificate
+EVERYWHERE = frozenset({"0.0.0.0", "::"})  # noqa: S104 (no name by which anybody reaches us)
 Key = ec.EllipticCurvePrivateKey
 
 
@@ -56,6 +58,11 @@ class Authority:
             )
             context.load_cert_chain(file)
         return context
+
+
+def names_of_ours(names: Iterable[str]) -> tuple[str, ...]:
+    """Those that a certificate of ours can have, each once."""
+    return tuple(dict.fromkeys(n for n in names if n and n not in EVERYWHERE))
 
 
 def open_authority(directory: Path) -> Authority:

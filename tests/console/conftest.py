@@ -20,7 +20,7 @@ from playwright.sync_api import Browser
 CLONE_NEWNET = 0x40000000
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def own_network() -> Iterator[None]:
     """A loopback of our own: Chromium gives up every request under way when an interface comes or
     goes, and other tests plug cables. Threads and programs started meanwhile stand in it too."""
@@ -40,7 +40,7 @@ def own_network() -> Iterator[None]:
         os.close(before)
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def site(own_network: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     with Site(Path(tmp_path_factory.mktemp("site"))) as served:
         yield served

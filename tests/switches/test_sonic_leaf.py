@@ -128,7 +128,7 @@ def test_the_gate_of_a_release_can_read_a_sonic_leaf():
         assert not isinstance(seen, Blocker), seen
         state = seen[LEAF]
         assert (state.ports[port.interface].vrf, state.ports[port.interface].mtu) == ("RED", 9216)
-        assert state.saved
+        assert state.unsaved == frozenset()
         assert state.issues == ()
         routes = state.vrfs["RED"].routes
         assert [(r.selected, r.offloaded) for r in routes] == [(True, True)]

@@ -39,7 +39,7 @@ lint: setup ## ruff, mypy --strict, import-linter, ansible-lint
 format: setup ## let ruff format the code
 	$(VENV)/bin/ruff format .
 
-demo: setup ## the whole journey on a simulated site, some three minutes; ARGS=--json for machines
+demo: setup ## the whole journey on a simulated site, three to four minutes; ARGS=--json for machines
 	@$(VENV)/bin/provisioner demo $(ARGS)
 
 docs: setup ## build the pages of docs/ as a site in build/docs; a broken reference is an error

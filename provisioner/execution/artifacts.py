@@ -14,6 +14,7 @@ from pathlib import Path
 from aiohttp import web
 
 from provisioner.model.outcome import Blocker, Reason
+from provisioner.planning.outside_files import unnamed
 
 CHUNK_BYTES = 1024 * 1024
 Verified = tuple[str, int, int, int]  # a file's name, inode, size and time of its last change
@@ -36,12 +37,7 @@ class Artifacts:
     async def resolve(self, name: str, sha256: str) -> Path | Blocker:
         """The verified file, or why it may not be used. The digest is computed once per file."""
         if not name:
-            return Blocker(
-                reason=Reason.MISSING_ARTIFACT,
-                subject="(no file)",
-                detail="the matrix names no file to install it from",
-                unblock="Add `artifact` and `sha256` to the edge or pin (an overlay will do).",
-            )
+            return unnamed(name)
         path = self.directory / name
         stat = _file_stat(path) if Path(name).name == name else None
         if stat is None:

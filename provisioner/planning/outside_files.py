@@ -81,7 +81,9 @@ def unnamed(name: str) -> Blocker:
     return Blocker(
         reason=Reason.MISSING_ARTIFACT,
         subject=name[:NAME_MAX] or "(no file)",
-        detail="this is no plain file name" if name else "the matrix names no file to install from",
+        detail="this is no plain file name"
+        if name
+        else "the matrix names no file to install it from",
         unblock="Add `artifact` and `sha256` to the edge or pin (an overlay will do).",
     )
 

@@ -239,17 +239,19 @@ def _put_all(connection: Connection, campaign_id: str, rows: Sequence[CampaignRo
         return
     query = select(campaign_nodes.c.node).where(campaign_nodes.c.campaign == campaign_id)
     there = set(connection.scalars(query))
-    for new in (True, False):
-        values = [_row(r) for r in rows if (r.node not in there) is new]
-        if values and new:
-            connection.execute(insert(campaign_nodes), values)
-        elif values:
-            mine = (campaign_nodes.c.campaign == campaign_id) & (
-                campaign_nodes.c.node == bindparam("its")
-            )
-            changes: dict[str, Any] = {"state": bindparam("to"), "body": bindparam("its_body")}
-            named = [{"its": v["node"], "to": v["state"], "its_body": v["body"]} for v in values]
-            connection.execute(update(campaign_nodes).where(mine).values(changes), named)
+    values = [_row(r) for r in rows]
+    if made := [v for v in values if v["node"] not in there]:
+        connection.execute(insert(campaign_nodes), made)
+    if named := [
+        {"its": v["node"], "to": v["state"], "its_body": v["body"]}
+        for v in values
+        if v["node"] in there
+    ]:
+        mine = (campaign_nodes.c.campaign == campaign_id) & (
+            campaign_nodes.c.node == bindparam("its")
+        )
+        changes: dict[str, Any] = {"state": bindparam("to"), "body": bindparam("its_body")}
+        connection.execute(update(campaign_nodes).where(mine).values(changes), named)
 
 
 def _row(row: CampaignRow) -> dict[str, object]:

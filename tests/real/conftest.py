@@ -1,4 +1,4 @@
-"""A sushy-tools emulator over HTTPS, for every module that talks to one."""
+"""A sushy-tools emulator over HTTPS, and an nginx that has a file, for modules that talk to one."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from pathlib import Path
 import bcrypt
 import pytest
 from emulated import PASSWORD
+from nginx_server import Nginx
+from outside_files import serving_files
 
 from provisioner.sim.serve_tls import certificate
 
@@ -41,3 +43,18 @@ def emulator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     finally:
         process.terminate()
         process.wait(timeout=30)
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Nginx]:
+    """An nginx that has the file of `outside_files`."""
+    with serving_files(tmp_path) as running:
+        yield running
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Path:
+    """The artifact directory of who fetches from it."""
+    folder = tmp_path / "cache"
+    folder.mkdir()
+    return folder

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from urllib.request import urlopen
@@ -12,7 +11,7 @@ from urllib.request import urlopen
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 from nginx_server import MISSING, NGINX, Nginx
-from outside_files import BODY, NAME, OTHER, PINNED, names, reason, run, serving_files
+from outside_files import BODY, NAME, OTHER, PINNED, names, reason, run
 from served import MATRIX, serving
 
 from provisioner.api import table
@@ -27,19 +26,6 @@ from provisioner.settings import Settings
 from provisioner.wall_clock import WallClock
 
 pytestmark = pytest.mark.skipif(NGINX is None, reason=MISSING)
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[Nginx]:
-    with serving_files(tmp_path) as running:
-        yield running
-
-
-@pytest.fixture
-def cache(tmp_path: Path) -> Path:
-    folder = tmp_path / "cache"
-    folder.mkdir()
-    return folder
 
 
 def test_a_file_is_fetched_once_verified_and_pulled_from_the_address_that_devices_get(

@@ -10,12 +10,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from nginx_server import MISSING, NGINX, Nginx, nginx
-from outside_files import BODY, NAME, PINNED, half_fetched, names, reason, run, serving_files, until
+from outside_files import BODY, NAME, PINNED, half_fetched, names, reason, run, until
 
 from provisioner.execution.outside_artifacts import LEFT_S, PART, OutsideArtifacts
 from provisioner.model.input_error import InputError
@@ -23,19 +22,6 @@ from provisioner.model.outcome import Blocker, Reason
 from provisioner.sim.serve_tls import certificate
 
 pytestmark = pytest.mark.skipif(NGINX is None, reason=MISSING)
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[Nginx]:
-    with serving_files(tmp_path) as running:
-        yield running
-
-
-@pytest.fixture
-def cache(tmp_path: Path) -> Path:
-    folder = tmp_path / "cache"
-    folder.mkdir()
-    return folder
 
 
 def test_an_absent_file_is_told_with_what_would_unblock_it(server: Nginx, cache: Path) -> None:

@@ -50,13 +50,16 @@ def main() -> int:
             say(f"{leg}: point {number}, {done} deaths, {time.monotonic() - began:.0f} s")
         return True
 
+    def tell(place: Place, verdict: str) -> None:
+        if verdict:
+            say(f"{' > '.join(place)}\n    {verdict.strip()}")
+
+    last = given.leg or NAMES[-1]
     with tempfile.TemporaryDirectory() as directory:
-        run = explore(Path(directory), chosen, jobs=given.jobs, last=given.leg or NAMES[-1])
+        run = explore(Path(directory), chosen, jobs=given.jobs, last=last, tell=tell)
     if run.wrong:
         say(f"the journey without a death: {run.wrong}")
-    bad = {place: verdict for place, verdict in run.verdicts.items() if verdict}
-    for place, verdict in bad.items():
-        say(f"{' > '.join(place)}\n    {verdict.strip()}")
+    bad = [place for place, verdict in run.verdicts.items() if verdict]
     commits = sum(place[-1].endswith("_commit") for place in run.points)
     say("; ".join(f"{leg}: {count} points" for leg, count in run.legs.items()))
     waits, met = awaits(), reached(run.points)

@@ -8,6 +8,7 @@ and judged. So no point costs the way to it again.
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import resource
@@ -43,6 +44,7 @@ class Run:
     legs: Counter[str] = field(default_factory=Counter)  # in which leg they were met first
     verdicts: dict[Place, str] = field(default_factory=dict)  # of those died at; "": all is well
     wrong: str = ""  # with the journey that nobody died on
+    tell: Callable[[Place, str], None] = lambda place, verdict: None
 
 
 class Fork:
@@ -64,6 +66,7 @@ class Fork:
         child = os.fork()
         if child == 0:
             resource.setrlimit(resource.RLIMIT_CPU, (CPU_LIMIT_S, CPU_LIMIT_S))
+            gc.freeze()  # what the parent had is not looked through again, nor copied for it
             self.pipe = theirs
             return True
         os.close(theirs)
@@ -82,6 +85,7 @@ class Fork:
             os.waitpid(child, 0)
             verdict = told.decode(errors="replace")
             self.run.verdicts[place] = verdict[1:] if verdict else "it ended without a verdict"
+            self.run.tell(place, self.run.verdicts[place])
 
     def end(self, verdict: str) -> None:
         """In a child: tell, and be gone."""
@@ -183,9 +187,13 @@ def explore(
     jobs: int,
     last: str = LEGS[-1].name,
     deaths_max: int = sys.maxsize,
+    tell: Callable[[Place, str], None] = lambda place, verdict: None,
 ) -> Run:
-    """The journey to the end of this leg, with a death at each chosen point."""
-    run = Run()
+    """The journey to the end of this leg, with a death at each chosen point.
+
+    `tell` hears each verdict at once.
+    """
+    run = Run(tell=tell)
     fork = Fork(run, jobs)
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # of tasks that never ended: on purpose
 

@@ -131,7 +131,8 @@ def trace(loop: asyncio.AbstractEventLoop, lives: Lives) -> None:
         if life and ours:
             if life != lives.now:  # a timer of a dead daemon wants to begin something
                 return asyncio.Task(_grave(lives, work), loop=loop, **options)
-            work = Traced(work, lives)
+            if lives.met is not None:  # nobody asks where a second daemon waits
+                work = Traced(work, lives)
         return asyncio.Task(work, loop=loop, **options)
 
     loop.set_task_factory(made)  # type: ignore[arg-type]

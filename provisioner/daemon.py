@@ -216,8 +216,8 @@ class Daemon:
             self._ticking.append(asyncio.create_task(telling, name="webhooks"))
 
     async def wait(self) -> None:
-        """Until the scheduler or the watch fails; they never end by themselves."""
-        await asyncio.gather(*self._ticking)
+        """Until a loop or the store fails; they never end by themselves."""
+        await asyncio.gather(*self._ticking, self.engine.failed())
 
     async def stop(self) -> None:
         """Stop deciding; devices finish what they do, and are looked at again at the next start.

@@ -31,7 +31,7 @@ from provisioner.planning.campaign_moves import admitted, displaced, observed
 from provisioner.planning.campaign_progress import after, told_of
 from provisioner.planning.regression import RegressionPolicy, campaign_verdicts
 from provisioner.planning.rollout import decide
-from provisioner.ports import Clock, StaleWrite, Store
+from provisioner.ports import Clock, StaleWrite, Store, StoreFailed
 from provisioner.ports.campaigns import CampaignBook
 from provisioner.settings import Settings
 
@@ -100,6 +100,8 @@ class Campaigns:
                 await self.turn(campaign)
             except StaleWrite as error:
                 log.info("campaign %s: %s; the next turn sees it", campaign.id, error)
+            except StoreFailed:
+                raise  # ends the daemon
             except Exception:  # our own bug: it admits nothing more until a person has looked
                 log.exception("campaign %s: stopped", campaign.id)
                 await self._park(campaign.id)

@@ -90,6 +90,10 @@ class Cluster:
         """The executor ids of all daemons that live."""
         return await self._sure(self._seat.living)
 
+    async def active(self) -> int:
+        """How many operations are active in the whole site."""
+        return await self._sure(self._seat.active)
+
     async def take(self, name: str) -> None:
         """Wait for the turn of one name among all daemons (`leaf_turns.Shared`)."""
         while True:  # another process gives it back, or ends

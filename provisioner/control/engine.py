@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
-from provisioner.ports import Store
+from provisioner.ports import Store, StoreFailed
 
 WAITING_MAX = 64  # pieces of work: what the store does in some ten milliseconds
 
@@ -21,6 +21,13 @@ class Engine(Protocol):
     @property
     def running(self) -> int:
         """How many operations are driven or queued in this process."""
+        ...
+
+    async def failed(self) -> None:
+        """Until the store fails one that drives: raises its `StoreFailed`, which ends the daemon.
+
+        The operation stays active, and is driven again by whoever comes next.
+        """
         ...
 
     async def start(self) -> None:
@@ -36,6 +43,25 @@ class Engine(Protocol):
         ...
 
 
+class StoreLoss:
+    """The first failure of the store under an operation, for whoever waits for it."""
+
+    def __init__(self) -> None:
+        self._told = asyncio.Event()
+        self._error = StoreFailed("the store failed")
+
+    def tell(self, error: StoreFailed) -> None:
+        """It failed; later ones say nothing new."""
+        if not self._told.is_set():
+            self._error = error
+            self._told.set()
+
+    async def wait(self) -> None:
+        """Until it failed, and then raise that."""
+        await self._told.wait()
+        raise self._error
+
+
 class EmbeddedEngine:
     """`drive` runs under one live owner per operation, at most `operations_max` at once."""
 
@@ -47,6 +73,11 @@ class EmbeddedEngine:
         self._slots = asyncio.Semaphore(operations_max)
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._taking_up: asyncio.Task[None] | None = None
+        self._loss = StoreLoss()
+
+    async def failed(self) -> None:
+        """Until the store fails one that drives."""
+        await self._loss.wait()
 
     async def start(self) -> None:
         """Begin to take up every operation that was active when the last process ended."""
@@ -71,7 +102,10 @@ class EmbeddedEngine:
 
     async def _run(self, operation_id: str) -> None:
         async with self._slots:
-            await self._drive(operation_id)
+            try:
+                await self._drive(operation_id)
+            except StoreFailed as error:
+                self._loss.tell(error)
 
     @property
     def running(self) -> int:

@@ -22,7 +22,8 @@ from dbos import DBOS, Serializer
 from sqlalchemy import make_url
 
 from provisioner.control.cluster import Cluster
-from provisioner.ports import Store
+from provisioner.control.engine import StoreLoss
+from provisioner.ports import Store, StoreFailed
 from provisioner.store.postgres import CONNECT, postgres_url
 
 log = logging.getLogger(__name__)
@@ -35,6 +36,7 @@ WORKFLOW = "operation"
 VERSION = "1"
 QUEUE_POLL_S = 0.5
 ADOPT_S = 1.0  # between two looks for dead daemons
+SPREAD_S = 1.0  # between two looks at how many there are to share the work
 SWEEP_LEASES = 3.0  # between two sweeps; one that is missed twice is submitted anew
 KEEP_S = 86_400.0  # finished workflows, for people who look with DBOS' own tools
 POOL = 4  # connections: DBOS' own statements, some 2 ms each
@@ -55,7 +57,7 @@ class PlainJson(Serializer):
 
 
 class DbosEngine:
-    """One per process: DBOS is. `operations_max` of this daemon; the queue is everybody's."""
+    """One per process: DBOS is. The queue, and how many each may take of it, is everybody's."""
 
     def __init__(
         self,
@@ -75,11 +77,16 @@ class DbosEngine:
         self._ticking: list[asyncio.Task[None]] = []
         self._stopping = False
         self._missed: frozenset[str] = frozenset()
+        self._loss = StoreLoss()
 
     @property
     def running(self) -> int:
         """How many operations are driven here now."""
         return len(self._driven)
+
+    async def failed(self) -> None:
+        """Until the store fails one that drives."""
+        await self._loss.wait()
 
     async def start(self) -> None:
         """Begin to drive what is queued, and to look after daemons that die."""
@@ -88,6 +95,7 @@ class DbosEngine:
         self._ticking = [
             asyncio.create_task(self._adopt(), name="adopting"),
             asyncio.create_task(self._sweep(), name="sweeping"),
+            asyncio.create_task(self._spread(), name="spreading"),
         ]
 
     async def submit(self, operation_id: str) -> None:
@@ -128,9 +136,9 @@ class DbosEngine:
         DBOS.launch()
         DBOS.register_queue(
             QUEUE,
-            worker_concurrency=self._operations_max,
+            worker_concurrency=1,  # until whoever leads has counted
             polling_interval_sec=QUEUE_POLL_S,
-            on_conflict="always_update",
+            on_conflict="never_update",
         )
 
     async def _here(self, operation_id: str) -> None:
@@ -143,9 +151,12 @@ class DbosEngine:
             await asyncio.wait({task})
         finally:
             del self._driven[operation_id]
-        if self._stopping:
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, StoreFailed):
+            self._loss.tell(error)
+        if self._stopping or isinstance(error, StoreFailed):
             await asyncio.Event().wait()  # never told as done: it is not
-        if not task.cancelled() and (error := task.exception()) is not None:
+        if error is not None:
             log.error("operation %s is driven no more", operation_id, exc_info=error)
 
     async def _adopt(self) -> None:
@@ -157,6 +168,18 @@ class DbosEngine:
                 await self._cluster.let_go(peer)
                 if count:
                     log.warning("took over %d operations of %s", count, peer.id)
+
+    async def _spread(self) -> None:
+        """Let each daemon take its share of the queue, for ever; by whoever leads.
+
+        Without it the first to look takes all, and its peers have nothing to do.
+        """
+        await self._cluster.leading()
+        while True:
+            active = await self._cluster.active()
+            daemons = len(await self._cluster.living())
+            await self._in_thread(partial(_allow, share(active, daemons, self._operations_max)))
+            await asyncio.sleep(SPREAD_S)
 
     async def _sweep(self) -> None:
         """What is active and driven by nobody is submitted anew, for ever; by whoever leads."""
@@ -177,6 +200,20 @@ class DbosEngine:
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+
+def share(active: int, daemons: int, operations_max: int) -> int:
+    """How many operations each daemon may drive: all of them together can drive all there are."""
+    return max(1, min(operations_max, -(-active // max(daemons, 1))))
+
+
+def _allow(count: int) -> None:
+    """Every daemon reads this anew before it takes anything."""
+    queue = DBOS.retrieve_queue(QUEUE)
+    if queue is None:
+        raise LookupError(f"DBOS lost its queue {QUEUE}: drop the schema dbos, and start again")
+    if queue.worker_concurrency != count:
+        queue.set_worker_concurrency(count)
 
 
 def _enqueue(workflow: str, operation_id: str) -> None:

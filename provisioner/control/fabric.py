@@ -21,7 +21,7 @@ from provisioner.planning import fabric_rounds, fabric_verdicts
 from provisioner.planning import fabric_session as rules
 from provisioner.planning.isolation import blame
 from provisioner.planning.isolation_words import FabricTest, FabricTestKind, Round, Verdicts
-from provisioner.ports import Clock, Fenced, PortError, Store
+from provisioner.ports import Clock, Fenced, PortError, Store, StoreFailed
 from provisioner.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -49,6 +49,7 @@ class FabricSessions:
         self._policy = policy_of(settings)
         self._wake = submit
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._lost: StoreFailed | None = None
 
     @property
     def running(self) -> int:
@@ -66,6 +67,8 @@ class FabricSessions:
 
     async def tick(self) -> None:
         """One look: take up what a predecessor left, open what can begin."""
+        if self._lost is not None:
+            raise self._lost  # ends the daemon
         sessions = await self._store.fabric_sessions()
         for session in sessions:  # also if gate C is not demanded any more: lent nodes wait for it
             self._submit(session)
@@ -127,6 +130,8 @@ class FabricSessions:
             log.info("fabric session %s: somebody else has it", session.id)
         except PortError as error:
             log.warning("fabric session %s: taken up again: %s", session.id, error)
+        except StoreFailed as error:  # taken up again by the next daemon
+            self._lost = error
         except Exception:  # our own bug: reported with every node, never retried
             log.exception("fabric session %s: parked", session.id)
             await self._park(session.id)

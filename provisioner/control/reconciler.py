@@ -20,7 +20,7 @@ from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.history import open_entries
 from provisioner.planning.journey import JOURNEY
 from provisioner.planning.lifecycle import Enter, Execute, Rest, Turn, Wait, after_failure, decide
-from provisioner.ports import Clock, Fenced, PortError, StaleWrite, Store
+from provisioner.ports import Clock, Fenced, PortError, StaleWrite, Store, StoreFailed
 from provisioner.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -59,6 +59,8 @@ class Reconciler:
             await self._turns(hold)
         except Fenced:
             log.info("operation %s: another driver has taken it over", operation.id)
+        except StoreFailed:
+            raise  # ends the daemon: the node is not to blame, and whoever comes next looks again
         except Exception:  # our own bug: parked and reported, never retried
             log.exception("operation %s of %s: parked", operation.id, operation.node)
             await self._park(hold)

@@ -15,12 +15,14 @@ import socket
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 from zlib import crc32
 
 import psycopg
 from psycopg.rows import dict_row
 from sqlalchemy import make_url
 
+from provisioner.model.operation import OperationStatus
 from provisioner.store.postgres import CONNECT, LOCK_SPACE, postgres_url
 
 # First numbers of advisory locks; `postgres.LOCK_SPACE` is that of single locks.
@@ -121,6 +123,14 @@ class Seat:
             (SEATS,),
         )
         return frozenset(str(r["id"]) for r in rows)
+
+    def active(self) -> int:
+        """How many operations are active in the whole site."""
+        [row] = self._ask(
+            "SELECT count(*)::integer AS active FROM operations WHERE status = %s",
+            (str(OperationStatus.ACTIVE),),
+        )
+        return cast(int, row["active"])
 
     def try_turn(self, name: str) -> bool:
         """Take the turn of one name among all daemons, if it is free. Ours never overlap."""

@@ -163,10 +163,11 @@ class Fleet:
         rows = [line.split("|") for line in self.server.sql(self.database, query)]
         return Counter({executor: int(count) for executor, count in rows if executor})
 
-    def owner(self, executor: str) -> Daemon:
-        """The daemon of an executor's id, which holds its process id."""
+    def owner(self, executor: str) -> Daemon | None:
+        """The daemon of an executor's id, which holds its process id; None if that is gone."""
         pid = int(executor.split("-")[-2])
-        return next(d for d in self.daemons if d.process is not None and d.process.pid == pid)
+        here = (d for d in self.daemons if d.process is not None and d.process.pid == pid)
+        return next(here, None)
 
     async def tell(self) -> str:
         """Where everything stands, for a test that failed."""
@@ -183,12 +184,9 @@ class Fleet:
 @asynccontextmanager
 async def fleet(
     server: Server, folder: Path, *, hosts: int, daemons: int = 3, speed: float = SPEED,
-    ports: dict[int, int] | None = None, started: int | None = None,
+    ports: dict[int, int] | None = None,
 ) -> AsyncIterator[Fleet]:  # fmt: skip
-    """`ports`: daemon -> the port by which it reaches the database, if not the server's own.
-
-    `started`: so many daemons are started at once, the others by the test.
-    """
+    """`ports`: daemon -> the port by which it reaches the database, if not the server's own."""
     database = server.make()
     asked = demo.Asked(nodes=hosts, speed=speed)
     async with demo.simulator(asked, folder / "site") as site:
@@ -217,7 +215,7 @@ async def fleet(
         store = open_store(server.url(database))
         there = Fleet(site, store, server, database, made, clock)
         try:
-            for daemon in made[:started]:
+            for daemon in made:
                 daemon.start()
             yield there
         finally:

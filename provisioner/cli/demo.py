@@ -85,6 +85,8 @@ def demo(
 
         with asyncio.Runner(loop_factory=new_event_loop) as loop:
             summary = loop.run(run(asked, directory, matrix, show))
+    if not console.is_terminal:
+        console.line()  # rich ends a live picture with a line's end on terminals only
     console.print(result(summary))
     if svg is not None:
         _save(svg, album, summary)

@@ -16,8 +16,6 @@ import argparse
 import asyncio
 import hashlib
 import json
-import os
-import platform
 import sys
 import tempfile
 import threading
@@ -26,6 +24,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import this_machine
 import uvloop
 
 from provisioner.daemon import Daemon, Parts
@@ -207,8 +206,7 @@ def main() -> int:
     for problem in found["failed"][:5]:
         sys.stdout.write(f"failed: {problem}\n")
     told = {
-        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
-        "python": platform.python_version(),
+        **this_machine.told(),
         "hosts": asked.hosts,
         "boot_s": asked.boot_s,
         "wall_s": round(found["wall_s"], 1),

@@ -22,8 +22,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
-import platform
 import random
 import resource
 import sqlite3
@@ -38,6 +36,7 @@ from typing import Any
 
 import bench_campaign
 import bench_scale
+import this_machine
 from upgraded_fleet import POLICY, Truth, domains, fill, limits, matrix, sample, well
 from waiting_loop import WaitingLoop, waited_for
 
@@ -249,9 +248,7 @@ def told(sizes: Sequence[int], found: Sequence[dict[str, Any]]) -> dict[str, Any
         for a, b, x, y in zip(sizes, sizes[1:], cpu, cpu[1:], strict=False)
     }
     return {
-        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
-        "load": round(os.getloadavg()[0], 1),
-        "python": platform.python_version(),
+        **this_machine.told(),
         "sqlite": sqlite3.sqlite_version,
         "fleets": list(found),
         "violations": sum(f["violations"] for f in found),

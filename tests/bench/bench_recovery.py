@@ -22,7 +22,6 @@ import asyncio
 import hashlib
 import json
 import os
-import platform
 import resource
 import signal
 import subprocess
@@ -33,6 +32,7 @@ from pathlib import Path
 from typing import Any
 
 import bench_firmware as firmware
+import this_machine
 from sqlalchemy import Connection, func, select
 from updating_fleet import SharedBmc, a_site, parts_of, pushed, seeded
 
@@ -171,9 +171,7 @@ def main() -> int:
     right = found["taken_again"] == found["ledger_rows"] == asked.operations
     right = right and found["sent_again"] == 0
     told = {
-        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
-        "load": round(os.getloadavg()[0], 1),
-        "python": platform.python_version(),
+        **this_machine.told(),
         **{k: round(v, 2) if isinstance(v, float) else v for k, v in found.items()},
         "all_taken_and_nothing_sent_twice": right,
         "reached": right and found["first_s"] < FIRST_MAX_S and found["all_s"] < ALL_MAX_S,

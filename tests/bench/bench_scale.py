@@ -20,8 +20,6 @@ import argparse
 import asyncio
 import json
 import math
-import os
-import platform
 import random
 import statistics
 import subprocess
@@ -36,6 +34,7 @@ from typing import Any
 import bench_api
 import bench_campaign
 import bench_planner
+import this_machine
 from bench_watch import Blind, SteppedClock, nobody
 from sqlalchemy import Connection, insert
 
@@ -263,9 +262,7 @@ def main() -> int:
         if name != "memory_kib_per_node"
     }
     told: dict[str, Any] = {
-        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
-        "load": round(os.getloadavg()[0], 1),
-        "python": platform.python_version(),
+        **this_machine.told(),
         "costs": found,
         "exponents": grows,
         "worst_exponent": max(grows.values()),

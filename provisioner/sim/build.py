@@ -60,8 +60,13 @@ def build_machine(
     seed: int = 0,
     vendor: str = "supermicro",
     durations: Durations | None = None,
+    macs: set[str] | None = None,
 ) -> Machine:
-    """An 8-GPU HGX H100 host with 8 SuperNICs and 2 DPUs, on, booted, with factory credentials."""
+    """An 8-GPU HGX H100 host with 8 SuperNICs and 2 DPUs, on, booted, with factory credentials.
+
+    `macs`: those of the site so far, to which its own are added.
+    """
+    macs = set() if macs is None else macs
     rng = random.Random(f"{seed}/{name}")
     host = Host(serial=_serial(rng, "A", 14), uuid=_uuid(rng), boot_id=_uuid(rng))
     host.packages, host.loaded = dict(PACKAGES), dict(PACKAGES)
@@ -69,7 +74,7 @@ def build_machine(
     machine = Machine(name, host, schedule, durations or Durations(), f"{seed}/{name}/chance")
     user, password = FACTORY[vendor]
     machine.bmcs["host"] = Bmc(
-        "host", vendor, host.serial, _mac(rng), user, password or _serial(rng, "", 10)
+        "host", vendor, host.serial, _mac(rng, macs), user, password or _serial(rng, "", 10)
     )
     _fit_parts(machine, rng)
     for item in HOST_ITEMS[vendor]:
@@ -81,7 +86,7 @@ def build_machine(
         machine.devices[board.slot] = board
         _fit_tray(machine)
     for index in range(SUPERNICS + DPUS):
-        _fit_bluefield(machine, index, rng)
+        _fit_bluefield(machine, index, rng, macs)
     return machine
 
 
@@ -99,8 +104,12 @@ def _uuid(rng: random.Random) -> str:
     return str(uuid.UUID(int=rng.getrandbits(128), version=4))
 
 
-def _mac(rng: random.Random) -> str:
-    return "7c:c2:55:" + ":".join(f"{rng.randrange(256):02x}" for _ in range(3))
+def _mac(rng: random.Random, macs: set[str]) -> str:
+    """One that nobody has: of 24 bits, two of some thousand would be alike."""
+    while (mac := "7c:c2:55:" + ":".join(f"{rng.randrange(256):02x}" for _ in range(3))) in macs:
+        pass
+    macs.add(mac)
+    return mac
 
 
 def _fit_parts(machine: Machine, rng: random.Random) -> None:
@@ -172,12 +181,12 @@ def _fit_tray(machine: Machine) -> None:
             item.updateable = machine.bmcs["host"].vendor == "ami_dgx"  # as captured
 
 
-def _fit_bluefield(machine: Machine, index: int, rng: random.Random) -> None:
+def _fit_bluefield(machine: Machine, index: int, rng: random.Random, macs: set[str]) -> None:
     is_dpu = index >= SUPERNICS
     slot = f"DPU_{index - SUPERNICS}" if is_dpu else f"NIC_{index}"
     user, password = FACTORY["nvidia_openbmc"]
-    serial, base_mac = "MT24" + _digits(rng, 4) + "X" + _serial(rng, "", 5), _mac(rng)
-    machine.bmcs[slot] = Bmc(slot, "nvidia_openbmc", serial, _mac(rng), user, password)
+    serial, base_mac = "MT24" + _digits(rng, 4) + "X" + _serial(rng, "", 5), _mac(rng, macs)
+    machine.bmcs[slot] = Bmc(slot, "nvidia_openbmc", serial, _mac(rng, macs), user, password)
     machine.devices[slot] = Device(
         "dpu" if is_dpu else "nic",
         slot,

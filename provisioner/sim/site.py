@@ -72,8 +72,9 @@ class Site:
         self.clock: SimClock = clock or FastClock()
         self.schedule = Schedule()
         self.places = {place.node: place for place in places(nodes)}
+        macs: set[str] = set()
         self.machines: dict[str, Machine] = {
-            node: build_machine(node, self.schedule, seed, vendor, durations)
+            node: build_machine(node, self.schedule, seed, vendor, durations, macs)
             for node in self.places
         }
         for machine in self.machines.values():

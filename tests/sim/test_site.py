@@ -88,3 +88,12 @@ def test_the_same_seed_builds_the_same_site() -> None:
     )
 
     assert one == same != other
+
+
+def test_no_two_interfaces_of_a_large_site_have_one_address() -> None:
+    site = Site(512, 0)  # some 10,000 of 2 ** 24: drawn blindly, three pairs would be alike
+
+    told = [bmc.mac for machine in site.machines.values() for bmc in machine.bmcs.values()]
+    told += [d.mac for m in site.machines.values() for d in m.devices.values() if d.mac]
+
+    assert len(set(told)) == len(told) > 10_000

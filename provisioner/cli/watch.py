@@ -19,7 +19,7 @@ from provisioner.model.node import NodeKind, State
 from provisioner.model.watch import WatchedNode, WatchStatus, Way
 from provisioner.opening import Data
 from provisioner.store.alert_rows import AlertRows
-from provisioner.watch_file import STALE_S, read_status
+from provisioner.watch_file import STALE, read_status
 
 app = typer.Typer(help="The watch over nodes that serve.", no_args_is_help=True)
 NODES_MAX = 40  # rows for people; --all and --json have every node
@@ -65,7 +65,7 @@ def status(
         remedy = "Only released hosts are watched: see `provisioner node show`."
         raise InputError(name, "", "this node is not watched", remedy)
     unwatched = sorted(serving - {n.node for n in told.nodes})
-    stale = age > STALE_S
+    stale = age > STALE * told.every_s
     if as_json:
         _json(told, chosen, alerts, unwatched, age)
     elif name:
@@ -104,7 +104,11 @@ def _json(
 ) -> None:
     standing = Counter(a.node for a in alerts)
     document = told.model_dump(mode="json", exclude={"nodes"})
-    document |= {"age_s": round(age, 1), "stale": age > STALE_S, "unwatched": unwatched}
+    document |= {
+        "age_s": round(age, 1),
+        "stale": age > STALE * told.every_s,
+        "unwatched": unwatched,
+    }
     document["nodes"] = [
         {**n.model_dump(mode="json"), "alerts": standing[n.node], "lacking": lacking(n, told.at)}
         for n in chosen

@@ -11,7 +11,8 @@ import asyncio
 import hashlib
 import hmac
 import logging
-from collections.abc import Awaitable, Callable
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Set
 from typing import Any
 
 from provisioner.execution.watch import OutOfBand
@@ -75,12 +76,15 @@ class EventFeeds:
         self._following: dict[Key, asyncio.Task[None]] = {}
         self._connected: set[Key] = set()
         self._ours: dict[Key, Subscription] = {}
+        self._keys: dict[str, Key] = {}  # of `_ours` by its id, which is how an event names it
+        self._at: Counter[str] = Counter()  # of `_ours` by node
         self._rates: dict[str, Rate] = {}
         self.broke: set[Key] = set()  # streams that broke since the last round
 
     async def restore(self) -> None:
         """Know again what subscriptions were made before."""
-        self._ours = {(s.node, s.bmc): s for s in await self._book.subscriptions()}
+        for made in await self._book.subscriptions():
+            self._keep(made)
 
     @property
     def followed(self) -> int:
@@ -118,7 +122,7 @@ class EventFeeds:
         elif offered.subscriptions and self._listener:
             await self._subscribe(node, bmc, offered.subscriptions)
 
-    async def leave(self, watched: frozenset[str]) -> None:
+    async def leave(self, watched: Collection[str]) -> None:
         """Attend only to these nodes: no others are listened to any more."""
         for key in [k for k in self._following if k[0] not in watched]:
             self._following[key].cancel()
@@ -138,13 +142,12 @@ class EventFeeds:
                     continue
             except PortError:
                 continue  # at the next round
-            await self._book.drop_subscription(made.id)
-            self._ours.pop((node.id, bmc.name), None)
+            await self._drop(made)
 
     @property
-    def subscribed(self) -> frozenset[str]:
+    def subscribed(self) -> Set[str]:
         """Nodes at whose BMCs something of ours is left."""
-        return frozenset(node for node, _ in self._ours)
+        return self._at.keys()
 
     async def delivered(self, subscription_id: str, document: Any) -> int:
         """Something was posted to our listener; the HTTP status that answers it.
@@ -152,7 +155,8 @@ class EventFeeds:
         Whoever does not know the subscription's secret is nobody: nothing is said of why.
         """
         found = pushed(document)
-        made = next((s for s in self._ours.values() if s.id == subscription_id), None)
+        key = self._keys.get(subscription_id)
+        made = None if key is None else self._ours.get(key)
         given = hashlib.sha256(found.context.encode("utf-8", "replace")).hexdigest()
         if made is None or not hmac.compare_digest(given, made.context):
             return 404
@@ -211,8 +215,7 @@ class EventFeeds:
                     # of an earlier address of ours, or one whose secret may not be the one we know
                     if await subscriptions.end(client.service, path, made.destination):
                         return
-                await self._book.drop_subscription(made.id)
-                self._ours.pop(key, None)
+                await self._drop(made)
             secret, name = self._new_secret(), self._new_secret()[:22]
             new = Subscription(
                 id=name,
@@ -223,7 +226,7 @@ class EventFeeds:
                 made_at=self._clock.now(),
             )
             await self._book.put_subscription(new)  # before it is made, so that none is forgotten
-            self._ours[key] = new
+            self._keep(new)
             path_or_no = await subscriptions.make(client.service, new.destination, secret)
         except PortError as error:
             log.info("%s/%s: no subscription now: %s", node.id, bmc.name, error)
@@ -231,8 +234,26 @@ class EventFeeds:
         if isinstance(path_or_no, Blocker):
             log.info("%s/%s: no subscription: %s", node.id, bmc.name, path_or_no)
             return
-        self._ours[key] = new.model_copy(update={"path": path_or_no})
+        self._keep(new.model_copy(update={"path": path_or_no}))
         await self._book.put_subscription(self._ours[key])
+
+    def _keep(self, made: Subscription) -> None:
+        key = made.node, made.bmc
+        old = self._ours.get(key)
+        if old is None:
+            self._at[made.node] += 1
+        else:
+            self._keys.pop(old.id, None)
+        self._ours[key], self._keys[made.id] = made, key
+
+    async def _drop(self, made: Subscription) -> None:
+        await self._book.drop_subscription(made.id)
+        if self._ours.pop((made.node, made.bmc), None) is None:
+            return
+        self._keys.pop(made.id, None)
+        self._at[made.node] -= 1
+        if not self._at[made.node]:
+            del self._at[made.node]
 
     async def _find(self, client: Any, made: Subscription) -> str:
         offered = await subscriptions.offer(client.service)

@@ -37,11 +37,32 @@ class LeafCounts:
         self._reach, self._clock, self._interval_s, self._take = reach, clock, interval_s, take
         self._due: dict[str, float] = {}
         self._asking: dict[str, asyncio.Task[None]] = {}
+        self._ports: dict[str, list[tuple[str, str]]] = {}  # leaf -> interface and node
+        self._cabled = -1
         self.read: dict[str, float] = {}  # leaf -> when its ports were last counted, for people
 
-    def round(self, nodes: Mapping[str, Node], watched: Mapping[str, Node]) -> None:
-        """Ask the leaves of watched nodes whose turn it is; the longest overdue first."""
+    def round(self, nodes: Mapping[str, Node], watched: Mapping[str, Node], cabled: int) -> None:
+        """Ask the leaves of watched nodes whose turn it is; the longest overdue first.
+
+        `cabled` is another number whenever ports of watched nodes are others.
+        """
         now = self._clock.now()
+        if cabled != self._cabled:
+            self._cabled = cabled
+            self._learn(watched, now)
+        ports = self._ports
+        due = sorted((at, n) for n, at in self._due.items() if at <= now and n not in self._asking)
+        for _, name in due[: max(0, LEAVES_MAX - len(self._asking))]:
+            self._due[name] = now + self._interval_s
+            leaf = nodes.get(name)
+            if leaf is None or leaf.kind is not NodeKind.SWITCH:
+                continue
+            task = asyncio.create_task(self._ask(leaf, sorted(ports[name])))
+            self._asking[name] = task
+            task.add_done_callback(partial(self._done, name))
+
+    def _learn(self, watched: Mapping[str, Node], now: float) -> None:
+        """Which ports are to be counted at which leaf: half a million of a large fleet."""
         ports: dict[str, list[tuple[str, str]]] = {}
         for node in watched.values():
             for port in node.ports:
@@ -52,15 +73,7 @@ class LeafCounts:
         for name in ports:
             share = crc32(name.encode()) / 2**32
             self._due.setdefault(name, now + share * self._interval_s)
-        due = sorted((at, n) for n, at in self._due.items() if at <= now and n not in self._asking)
-        for _, name in due[: max(0, LEAVES_MAX - len(self._asking))]:
-            self._due[name] = now + self._interval_s
-            leaf = nodes.get(name)
-            if leaf is None or leaf.kind is not NodeKind.SWITCH:
-                continue
-            task = asyncio.create_task(self._ask(leaf, sorted(ports[name])))
-            self._asking[name] = task
-            task.add_done_callback(partial(self._done, name))
+        self._ports = ports
 
     def _done(self, name: str, task: asyncio.Task[None]) -> None:
         self._asking.pop(name, None)

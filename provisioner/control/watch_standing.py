@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from provisioner.control.watcher import Watcher
 from provisioner.model.node import BmcRef, Node
 from provisioner.model.watch import WatchedBmc, WatchedNode, WatchStatus
@@ -9,18 +11,26 @@ from provisioner.model.watch import WatchedBmc, WatchedNode, WatchStatus
 
 def standing(watcher: Watcher, now: float) -> WatchStatus:
     """The watch as it stands at `now`."""
-    told = watcher.ports.told()
+    return about(watcher, now).model_copy(update={"nodes": tuple(nodes(watcher))})
+
+
+def about(watcher: Watcher, now: float) -> WatchStatus:
+    """The same without its nodes: those of a large fleet take seconds (`nodes`)."""
     return WatchStatus(
         at=now,
         listener=watcher.feeds.listens,
         requests_per_s=watcher.eyes.budget.per_s,
         requests=watcher.eyes.budget.spent,
         routine=watcher.may_watch(),
-        nodes=tuple(
-            _node(watcher, node, heard, told.get(node.id, {})) for node, heard in watcher.watched()
-        ),
         leaves=dict(sorted(watcher.leaves.read.items())),
     )
+
+
+def nodes(watcher: Watcher) -> Iterator[WatchedNode]:
+    """Each node that is watched now; as it stands when it comes."""
+    told = watcher.ports.told()
+    for node, heard in watcher.watched():
+        yield _node(watcher, node, heard, told.get(node.id, {}))
 
 
 def _node(

@@ -17,11 +17,12 @@ from provisioner.control.alert_keeper import AlertKeeper
 from provisioner.control.event_feeds import EventFeeds
 from provisioner.control.leaf_counts import LeafCounts
 from provisioner.control.port_watch import PortReport, PortWatch
+from provisioner.control.watched_nodes import WatchedNodes
 from provisioner.execution.reach import Reach
 from provisioner.execution.watch import OutOfBand
 from provisioner.model.alert import Signal
 from provisioner.model.inventory import Inventory
-from provisioner.model.node import BmcRef, Node, NodeKind, State
+from provisioner.model.node import BmcRef, Node
 from provisioner.model.outcome import Blocker
 from provisioner.planning import watch_rules
 from provisioner.planning.watch_rules import Found, signal_of
@@ -91,6 +92,7 @@ class Watcher:
         self.leaves = LeafCounts(reach, clock, settings.watch_s, self._counted)
         self.looked: dict[str, float] = {}  # node -> when it was last glanced at, for people
         self._turns: dict[str, _Turns] = {}
+        self._fleet = WatchedNodes()
         self._nodes: dict[str, Node] = {}
         self._looking: dict[str, asyncio.Task[None]] = {}
         self._sweeping: dict[str, asyncio.Task[None]] = {}
@@ -117,16 +119,13 @@ class Watcher:
 
     async def round(self) -> None:
         """One round: begin the looks that are due, and tidy what time changed."""
-        nodes = {n.id: n for n in await self._store.nodes()}
-        self._nodes = {
-            n.id: n
-            for n in nodes.values()
-            if n.state is State.RELEASED and n.kind is NodeKind.HOST and n.bmcs
-        }
+        self._fleet.take(await self._store.nodes())
+        nodes, self._nodes = self._fleet.all, self._fleet.watched
         await self._leave(nodes)
         now = self._clock.now()
-        for node in self._nodes.values():
-            self._turns.setdefault(node.id, self._first(node, now))
+        for name, node in self._nodes.items():
+            if name not in self._turns:
+                self._turns[name] = self._first(node, now)
         for name, _ in self.feeds.broke:
             if name in self._turns:
                 self._turns[name].glance_at = min(self._turns[name].glance_at, now)
@@ -134,7 +133,7 @@ class Watcher:
         if self.may_watch():
             self._begin(self._looking, LOOKS_MAX, lambda t: t.glance_at, self._look, now)
             self._begin(self._sweeping, SWEEPS_MAX, lambda t: t.sweep_at, self._sweep, now)
-            self.leaves.round(nodes, self._nodes)
+            self.leaves.round(nodes, self._nodes, self._fleet.cabled)
         for name, found in self.ports.standing(now).items():
             if name in nodes:
                 await self.keeper.level(name, {"watch.ports": found})
@@ -206,9 +205,9 @@ class Watcher:
     ) -> None:
         """Start what is due in this round or before the next, the longest overdue first."""
         due = sorted(
-            (due_at(self._turns[name]), name)
-            for name in self._nodes
-            if name not in running and due_at(self._turns[name]) <= now + ROUND_S
+            (due_at(turns), name)
+            for name, turns in self._turns.items()
+            if due_at(turns) <= now + ROUND_S and name not in running
         )
         for _, name in due[: max(0, most - len(running))]:
             task = asyncio.ensure_future(work(self._nodes[name], self._turns[name]))
@@ -240,10 +239,9 @@ class Watcher:
             await self.keeper.consider(node)
 
     def _told(self, node: Node, bmc: BmcRef, turns: _Turns, now: float) -> bool:
-        """Whether it tells us by itself, and answered lately: a reset may have ended that."""
-        if now - turns.asked.get(bmc.name, 0.0) >= self._settings.watch_told_s:
-            return False
-        return self.feeds.tells(node.id, bmc.name)
+        """Whether it tells us by itself, and answered since its turn: a reset ends that."""
+        came = watch_rules.turn_came(f"{node.id}/{bmc.name}", self._settings.watch_told_s, now)
+        return turns.asked.get(bmc.name, 0.0) >= came and self.feeds.tells(node.id, bmc.name)
 
     async def _sweep(self, node: Node, turns: _Turns) -> None:
         """All versions of every BMC of a node, and all parts now and then."""
@@ -288,8 +286,8 @@ class Watcher:
             self.ports.forget(name)
             if name in nodes:
                 await self.keeper.level(name, {"watch.ports": ()})
-        await self.feeds.leave(frozenset(self._nodes))
-        for name in sorted(self.feeds.subscribed - set(self._nodes)):
+        await self.feeds.leave(self._nodes)
+        for name in sorted(self.feeds.subscribed - self._nodes.keys()):
             if name in nodes:
                 await self.feeds.end(nodes[name])
 

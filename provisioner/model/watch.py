@@ -45,6 +45,7 @@ class WatchStatus(Record):
     """The whole watch."""
 
     at: float
+    every_s: float = 30.0  # the next one comes after so long
     listener: bool = False  # whether anything can be posted to us
     requests_per_s: float = 0.0  # the budget
     requests: int = 0  # of it, since the daemon began

@@ -8,7 +8,9 @@ is the measure.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from math import inf
 from statistics import median
+from zlib import crc32
 
 from provisioner.model.alert import Classification, Signal
 from provisioner.model.base import Record
@@ -49,6 +51,18 @@ def signal_of(found: Found | Signal, node: str, source: str, now: float) -> Sign
     if isinstance(found, Signal):
         return found.model_copy(update={"source": source})
     return Signal(**found.model_dump(), node=node, source=source, at=now)
+
+
+def turn_came(name: str, period_s: float, now: float) -> float:
+    """When the last turn of `name` came, of one in each period; with a period of 0 it never ends.
+
+    Turns lie where the name puts them, not where we began: after a start everybody is asked in
+    haste, and a period later that would be so again.
+    """
+    if period_s <= 0:
+        return inf
+    share = crc32(name.encode()) / 2**32
+    return now - (now + share * period_s) % period_s
 
 
 class Counters(Record):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+import time
 from pathlib import Path
 
 import pytest
@@ -86,7 +87,7 @@ def test_what_nobody_tells_is_said_and_so_is_silence(
     looks: list[WatchStatus], tmp_path: Path
 ) -> None:
     virtual_time.run(_empty(tmp_path))
-    write_status(tmp_path / STATUS_FILE, looks[1])
+    virtual_time.run(write_status(tmp_path / STATUS_FILE, looks[1], looks[1].nodes))
 
     code, text = shown(tmp_path)
     _, one = shown(tmp_path, HOST)
@@ -100,6 +101,13 @@ def test_what_nobody_tells_is_said_and_so_is_silence(
     assert json.loads(document)["nodes"][0]["lacking"] == [
         "QueueStuck, Rocet.*: no counters are pushed"
     ]
+
+    # of a large fleet it tells less often, as it says itself
+    rare = looks[1].model_copy(update={"every_s": 300.0})
+    virtual_time.run(write_status(tmp_path / STATUS_FILE, rare, rare.nodes))
+    ago = time.time() - 600.0
+    os.utime(tmp_path / STATUS_FILE, (ago, ago))
+    assert shown(tmp_path)[0] == 0
 
     # a daemon that tells nothing any more is no good watch
     assert stat.S_IMODE((tmp_path / STATUS_FILE).stat().st_mode) == 0o600

@@ -85,17 +85,11 @@ class OutsideArtifacts(Artifacts):
         seen = self._seen.get(name)
         if seen is None or (sha256 and seen.sha256 != sha256):
             return judge.exchanged(name, self.pull_url(name))
-        for two in (False, True) if doubled else (False,):
-            address = self._server.address(name, doubled=two)
-            try:
-                now = await self._server.head(name, ASK_MAX_S, doubled=two)
-            except PortError as error:
-                return judge.withheld(name, error.reason, str(error))
-            if now is None:
-                return judge.absent(name, address)
-            if not judge.still(seen, now, self._clock.now()):
-                return judge.exchanged(name, address)
-        return None
+        no = await self._changed(name, seen, doubled=False)
+        if no is None and doubled:
+            no = await self._changed(name, seen, doubled=True)
+            return None if no is None else judge.as_a_card_asks(no)
+        return no
 
     async def look(self, name: str) -> Sight | Blocker:
         """What the server has under this name, read whole if need be; nothing is kept of it."""
@@ -113,6 +107,19 @@ class OutsideArtifacts(Artifacts):
         for flight in flights:
             flight.cancel()
         await asyncio.gather(*flights, return_exceptions=True)
+
+    async def _changed(self, name: str, seen: Sight, *, doubled: bool) -> Blocker | None:
+        """Why what is at one of its addresses now is not surely what was read."""
+        address = self._server.address(name, doubled=doubled)
+        try:
+            now = await self._server.head(name, ASK_MAX_S, doubled=doubled)
+        except PortError as error:
+            return judge.withheld(name, error.reason, str(error))
+        if now is None:
+            return judge.absent(name, address)
+        if not judge.still(seen, now, self._clock.now()):
+            return judge.exchanged(name, address)
+        return None
 
     async def _joined(self, name: str, wanted: str, *, keep: bool) -> Sight | Blocker:
         """One look at a time for one file: who asks meanwhile gets the same answer."""

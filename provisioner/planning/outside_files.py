@@ -110,6 +110,20 @@ def exchanged(name: str, address: str) -> Blocker:
     )
 
 
+def as_a_card_asks(no: Blocker) -> Blocker:
+    """The same `no`, of the address with two slashes, while the one with one slash is right.
+
+    An object store takes the two for another bucket or key, and no upload makes them one.
+    """
+    if no.reason not in (Reason.MISSING_ARTIFACT, Reason.NOT_OFFERED, Reason.BUSY):
+        return no
+    remedy = (
+        "BlueField's BMC asks with two slashes. If it stays so, give --artifact-url an nginx "
+        "before the bucket, which makes one of them (docs/artifacts.md)."
+    )
+    return no.model_copy(update={"unblock": remedy})
+
+
 def unkept(name: str, directory: str, why: str) -> Blocker:
     """The copy from which we push cannot be written."""
     return Blocker(
@@ -125,8 +139,9 @@ def withheld(name: str, reason: Reason, detail: str) -> Blocker:
     """The server does not give it now."""
     remedies = {
         Reason.CERTIFICATE_CHANGED: "Give the CA of the server's certificate with --ca-file.",
-        Reason.NOT_OFFERED: "Give --artifact-url as the server has it, and let it be read from "
-        "the networks of the daemons and of the devices, without a login.",
+        Reason.NOT_OFFERED: "Put the file there under exactly this name, give --artifact-url as "
+        "the server has it, and let it be read from the networks of the daemons and of the "
+        "devices, without a login.",
         Reason.TOO_LARGE: "Look what the server has under this name.",
     }
     return Blocker(

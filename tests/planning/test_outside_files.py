@@ -7,6 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from provisioner.model.artifact import Sight, Validators
+from provisioner.model.outcome import Blocker, Reason
+from provisioner.planning import outside_files
 from provisioner.planning.outside_files import FRESH_S, NAME_MAX, plain, same, settled, still
 
 ETAG, MONDAY = '"65532b00-249f00"', "Mon, 20 Nov 2023 10:00:00 GMT"
@@ -99,3 +101,24 @@ def test_names_that_vendors_give_are_plain() -> None:
     names = ("nvfw_HGX-H100_0006_230915.1.0.fwpkg", "fw-ConnectX7-rel-28_44_1036.bin", "a b+c~d")
 
     assert all(map(plain, names))
+
+
+URL = "http://files//firmware/x.bfb"
+
+
+@pytest.mark.parametrize(
+    ("no", "by_slashes"),
+    [
+        (outside_files.absent("x.bfb", URL), True),
+        (outside_files.exchanged("x.bfb", URL), True),
+        (outside_files.withheld("x.bfb", Reason.NOT_OFFERED, "403"), True),
+        (outside_files.withheld("x.bfb", Reason.UNREACHABLE, "away"), False),
+        (outside_files.withheld("x.bfb", Reason.CERTIFICATE_CHANGED, "not trusted"), False),
+    ],
+)
+def test_what_two_slashes_alone_do_not_find_needs_no_upload(no: Blocker, by_slashes: bool) -> None:
+    told = outside_files.as_a_card_asks(no)
+
+    assert (told.reason, told.subject, told.detail) == (no.reason, no.subject, no.detail)
+    assert ("nginx before the bucket" in told.unblock) is by_slashes
+    assert (told == no) is not by_slashes

@@ -10,8 +10,10 @@ from pathlib import Path
 
 import bcrypt
 import pytest
+from buckets import filled
 from emulated import PASSWORD
 from nginx_server import Nginx
+from object_store import ObjectStore
 from outside_files import serving_files
 
 from provisioner.sim.serve_tls import certificate
@@ -58,3 +60,16 @@ def cache(tmp_path: Path) -> Path:
     folder = tmp_path / "cache"
     folder.mkdir()
     return folder
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
+    """A real object store with the file of `outside_files`. Its packages must be there."""
+    with filled(tmp_path_factory.mktemp("store")) as running:
+        yield running
+
+
+@pytest.fixture
+def url(store: ObjectStore) -> str:
+    """Of the bucket that we may read."""
+    return f"{store.origin}/firmware"

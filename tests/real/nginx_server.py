@@ -39,6 +39,7 @@ http {{
     location /silent/ {{ alias {home}/www/files/; etag off; add_header Last-Modified ""; }}
     location /broken/ {{ return 503; }}
     location /slow/ {{ alias {home}/www/files/; limit_rate 256k; }}
+    {more}
   }}
 }}
 """
@@ -48,7 +49,11 @@ class Nginx:
     """Its files are in `www/files`; `url` is where they are offered."""
 
     def __init__(
-        self, home: Path, tls: tuple[bytes, bytes] | None = None, merge: bool = True
+        self,
+        home: Path,
+        tls: tuple[bytes, bytes] | None = None,
+        merge: bool = True,
+        more: str = "",
     ) -> None:
         assert NGINX is not None
         self.home, self.files = home, home / "www" / "files"
@@ -67,6 +72,7 @@ class Nginx:
             tls="ssl" if tls else "",
             certificate=words,
             merge="on" if merge else "off",
+            more=more,
         )
         (home / "nginx.conf").write_text(text)
         self.origin = f"{'https' if tls else 'http'}://127.0.0.1:{self.port}"
@@ -107,10 +113,11 @@ class Nginx:
 
 @contextlib.contextmanager
 def nginx(
-    home: Path, tls: tuple[bytes, bytes] | None = None, *, merge: bool = True
+    home: Path, tls: tuple[bytes, bytes] | None = None, *, merge: bool = True, more: str = ""
 ) -> Iterator[Nginx]:
-    """A server that runs, and is ended whatever happens. `merge`: two slashes are as one."""
-    server = Nginx(home, tls, merge)
+    """A server that runs, and is ended whatever happens. `merge`: two slashes are as one; `more`
+    stands in its `server` block."""
+    server = Nginx(home, tls, merge, more)
     try:
         server.start()
         yield server

@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .PHONY: help setup test test-long test-ha audit lint docs tutorial format demo soak fuzz fuzz-lock bench lock clean \
 	image image-check image-test vm-test image-lock bench-ansible bench-isolation \
-	soak-ports bench-firmware bench-release bench-campaign bench-fleet-campaign bench-intake bench-api bench-console bench-watch bench-recovery bench-scale bench-plan bench-store screenshots wheel crash-points
+	soak-ports bench-firmware bench-release bench-campaign bench-fleet-campaign bench-intake bench-api bench-console bench-watch bench-watch-whole bench-recovery bench-scale bench-plan bench-store screenshots wheel crash-points
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */  make \1\t/' | expand -t 22
@@ -120,6 +120,9 @@ bench-api: setup ## what pages of a 65,536-node fleet cost the API's server; las
 
 bench-watch: setup ## what watching 65,536 nodes costs, in shares of a core; last line JSON; ARGS="--nodes 4096"
 	@$(VENV)/bin/python tests/bench/bench_watch.py $(ARGS)
+
+bench-watch-whole: setup ## the same measured as a whole, over minutes of the wall; ARGS="--nodes 4096 --minutes 1", "--sweeps"
+	@$(VENV)/bin/python tests/bench/bench_watch_whole.py $(ARGS)
 
 bench-recovery: setup ## kill -9 with 10,000 operations in flight until all are driven again; last line JSON
 	@$(VENV)/bin/python tests/bench/bench_recovery.py $(ARGS)

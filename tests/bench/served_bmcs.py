@@ -54,8 +54,11 @@ async def serve(nodes: int) -> None:
 class Served:
     """The simulated site in a process of its own."""
 
+    SCRIPT: str = __file__
+    ORDERS: tuple[str, ...] = ()
+
     def __init__(self, nodes: int) -> None:
-        command = [sys.executable, __file__, str(nodes)]
+        command = [sys.executable, self.SCRIPT, *self.ORDERS, str(nodes)]
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
@@ -64,11 +67,15 @@ class Served:
 
     def forget_sessions(self) -> int:
         """End all sessions; how many requests there were so far."""
+        return int(self.tell("forget"))
+
+    def tell(self, line: str) -> str:
+        """Its answer to a line."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write("forget\n")
+        self._process.stdin.write(f"{line}\n")
         self._process.stdin.flush()
-        return int(self._process.stdout.readline())
+        return self._process.stdout.readline()
 
     def close(self) -> None:
         """End the process."""

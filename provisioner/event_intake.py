@@ -238,6 +238,7 @@ async def open_watch(
     runner = web.AppRunner(intake.application(), access_log=None)
     await runner.setup()
     tls = open_authority(data).server_context((host,))
+    tls.num_tickets = 0  # made and sent in each handshake, and nobody who posts comes back with one
     try:
         try:
             await web.TCPSite(runner, host, port, ssl_context=tls).start()

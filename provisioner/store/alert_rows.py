@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, delete, insert, select
+from sqlalchemy import Connection, bindparam, delete, insert, select
 
 from provisioner.model.alert import Alert, Override, Subscription
 from provisioner.store import journal as chain
@@ -14,6 +14,12 @@ from provisioner.store.schema import alerts, overrides, subscriptions
 from provisioner.store.sql_store import SqlStore
 
 KEPT_MAX = 256  # cleared alerts of one node that are kept
+# made once: the watch asks at every look, and to put a statement together costs more than to run it
+_ALL = select(alerts.c.node, alerts.c.body).order_by(
+    alerts.c.active.desc(), alerts.c.node, alerts.c.id, alerts.c.target
+)
+_OF_NODE = _ALL.where(alerts.c.node == bindparam("name"))
+_STANDING = _ALL.where(alerts.c.active == 1)
 
 
 class AlertRows:
@@ -86,10 +92,7 @@ def put_alerts(
 
 def read_alerts(connection: Connection, node: str) -> tuple[Alert, ...]:
     """The alerts of a node ("": of all that stand), those that stand first."""
-    query = select(alerts.c.node, alerts.c.body)
-    query = query.where(alerts.c.node == node if node else alerts.c.active == 1)
-    order = (alerts.c.active.desc(), alerts.c.node, alerts.c.id, alerts.c.target)
-    rows = connection.execute(query.order_by(*order))
+    rows = connection.execute(_OF_NODE, {"name": node}) if node else connection.execute(_STANDING)
     return tuple(parse(Alert, row.body, f"alerts, {row.node}") for row in rows)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import zlib
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection, bindparam, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from provisioner.model.certificate import Certificate, Revocation
@@ -25,6 +25,9 @@ from provisioner.store.schema import (
     proofs,
     reports,
 )
+
+# made once: the watch reads a certificate at every look
+_CERTIFICATE = select(certificates.c.body).where(certificates.c.id == bindparam("name"))
 
 
 def put_inventory(connection: Connection, inventory: Inventory, now: float) -> None:
@@ -135,7 +138,7 @@ def put_certificate(connection: Connection, certificate: Certificate) -> None:
 
 def read_certificate(connection: Connection, certificate_id: str) -> Certificate | None:
     """A certificate, revoked or not: ask `revoked` as well."""
-    body = connection.scalar(select(certificates.c.body).where(certificates.c.id == certificate_id))
+    body = connection.scalar(_CERTIFICATE, {"name": certificate_id})
     return None if body is None else parse(Certificate, body, f"certificates, {certificate_id}")
 
 

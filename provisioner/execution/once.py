@@ -82,8 +82,9 @@ async def _send(hold: Hold, clock: Clock, settings: Settings, act: Act) -> Ledge
     if isinstance(seen, Blocker):
         return seen
     entry = await hold.intend(act.name, {**act.before, "seen": dict(seen)})
-    if clock.now() - entry.intended_at > settings.send_window_s:
-        return entry  # we were asleep: a successor may have looked already; go the cautious way
+    late_s = clock.now() - entry.intended_at
+    if late_s > settings.send_window_s:
+        return await _too_late(hold, entry, act, late_s)
     try:
         answer = await act.send()
     except Unreachable as error:
@@ -97,6 +98,22 @@ async def _send(hold: Hold, clock: Clock, settings: Settings, act: Act) -> Ledge
         await hold.settle(entry, ActionStatus.ABSENT, outcome=str(error))
         return blocked(error, act.name)
     return await _answered(hold, entry, answer)
+
+
+async def _too_late(hold: Hold, entry: LedgerEntry, act: Act, late_s: float) -> Blocker:
+    """Nothing was sent, and nothing will be: a successor may have looked already.
+
+    Raises `Fenced` if there is one. If not, it is certain, and no device is to blame.
+    """
+    why = f"not sent: its intent was {late_s:.1f} s old before it could be"
+    await hold.settle(entry, ActionStatus.ABSENT, outcome=why)
+    return Blocker(
+        reason=Reason.OVERLOADED,
+        subject=act.name,
+        detail=why,
+        unblock="It is tried again by itself. The daemon or its database is too slow: see "
+        "GET /v1/health; give it more cores or a faster disk, or lower operations_max.",
+    )
 
 
 async def _answered(

@@ -72,6 +72,7 @@ class Reason(StrEnum):
     NO_ROOM = "no_room"  # a campaign's limits or windows leave no room for it, ever
     BUDGET = "budget"  # a campaign had more failures than its policy allows
     TIME_LIMIT = "time_limit"  # longer in a state than its limit
+    OVERLOADED = "overloaded"  # the daemon or its database was too slow; nothing was sent
     OUR_BUG = "our_bug"  # an assertion of ours failed; parked, not retried
 
 

@@ -31,6 +31,7 @@ PASSING: frozenset[Reason] = frozenset(
         Reason.MALFORMED,
     }
 )
+OURS = frozenset({Reason.OVERLOADED})  # passing, and never the node's fault
 # In a row, without any success between: then a passing failure is a lasting one.
 PASSING_FAILURES_MAX = 12
 
@@ -156,8 +157,9 @@ def after_failure(
     state, because nobody may believe that it is isolated.
     """
     assert blockers
-    passing = all(b.reason in PASSING for b in blockers)
-    if passing and failures <= PASSING_FAILURES_MAX:
+    ours = all(b.reason in OURS for b in blockers)
+    passing = all(b.reason in PASSING | OURS for b in blockers)
+    if ours or (passing and failures <= PASSING_FAILURES_MAX):
         return Wait(after_s=retry_s * 2 ** min(failures - 1, 5), why=str(blockers[0]))
     if may_enter(node, State.QUARANTINED, node.placement):
         return Enter(state=State.QUARANTINED, why=str(blockers[0]), blockers=blockers)

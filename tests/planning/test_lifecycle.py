@@ -220,6 +220,14 @@ def test_a_passing_failure_is_waited_out_but_not_for_ever(reason: Reason) -> Non
     assert last.state is State.QUARANTINED
 
 
+def test_a_node_never_goes_to_quarantine_because_we_are_too_slow() -> None:
+    turn = after_failure(
+        node(State.CONVERGING), (blocker(Reason.OVERLOADED),), failures=10_000, retry_s=1
+    )
+
+    assert isinstance(turn, Wait)
+
+
 def test_an_unseen_node_is_never_decided_upon() -> None:
     view = View(unseen=(blocker(Reason.UNREACHABLE),), plan=DONE, inventory=INVENTORY)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -164,3 +165,39 @@ def test_a_replaced_driver_is_fenced_before_it_can_intend() -> None:
     with pytest.raises(Fenced):
         run(main())
     assert device.flashes == 0
+
+
+class Slow(Hold):
+    """Its intents take long to be on disk; `dies`: a successor has taken over meanwhile."""
+
+    dies = False
+
+    async def intend(self, action: str, before: Snapshot) -> LedgerEntry:
+        entry = await super().intend(action, before)
+        await asyncio.sleep(SETTINGS.send_window_s + 1.0)
+        if self.dies:
+            await self._store.take(self.operation.id)
+        return entry
+
+
+@pytest.mark.parametrize("dies", [False, True])
+def test_an_intent_that_took_too_long_is_not_sent_and_blames_nobody(dies: bool) -> None:
+    device = Device()
+
+    async def main() -> tuple[LedgerEntry | Blocker | None, list[ActionStatus]]:
+        store = open_store(":memory:", inline=True)
+        hold = Slow(store, VirtualClock(), (await operation(store)).operation)
+        hold.dies = dies
+        result = None
+        with contextlib.suppress(Fenced):
+            result = await once(hold, VirtualClock(), SETTINGS, device.act(), None)
+        return result, [e.status for e in await store.entries("n")]
+
+    result, rows = run(main())
+
+    assert device.flashes == 0
+    if dies:  # the row is the successor's to resolve
+        assert (result, rows) == (None, [ActionStatus.INTENDED])
+    else:
+        assert isinstance(result, Blocker)
+        assert (result.reason, rows) == (Reason.OVERLOADED, [ActionStatus.ABSENT])

@@ -65,7 +65,8 @@ def test_a_store_that_fails_once_ends_the_daemon_and_blames_no_node(
     async def scenario() -> tuple[str, str, list[str], list[str]]:
         await world.take_in()
         lane = world.store.writer
-        world.store.writer = world.store.reader = Failing(lane, number, kept=kept)  # type: ignore[assignment]
+        failing = Failing(lane, number, kept=kept)
+        world.store.writer = world.store.reader = failing  # type: ignore[assignment]
         first = await lives(world, world.clock.now() + DAY_S)
         second = await lives(world, world.clock.now() + DAY_S)
         blamed = [

@@ -41,7 +41,8 @@ HOSTS = int(os.environ.get("HA_HOSTS", "0"))  # 0: as small as it can be
 # Short, so that a test sees a seat lost within seconds; but two cores full of daemons, devices and
 # a database keep an event loop waiting for some themselves.
 LEASE_S = 4.0 if HOSTS <= 32 else 15.0
-SPEED = 120.0
+# A device's hour in half a minute; of hundreds of hosts two cores would not keep up with that.
+SPEED = 120.0 if HOSTS <= 96 else 30.0
 
 
 @dataclass

@@ -6,16 +6,14 @@ alert means for a node is the reconciler's to carry out (`AlertKeeper.consider`)
 
 from __future__ import annotations
 
-import asyncio
-import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from zlib import crc32
 
 from provisioner.control.alert_keeper import AlertKeeper
 from provisioner.control.event_feeds import EventFeeds
 from provisioner.control.leaf_counts import LeafCounts
+from provisioner.control.look_lane import LookLane
 from provisioner.control.port_watch import PortReport, PortWatch
 from provisioner.control.watched_nodes import WatchedNodes
 from provisioner.execution.reach import Reach
@@ -29,8 +27,6 @@ from provisioner.planning.watch_rules import Found, signal_of
 from provisioner.ports import AlertBook, Clock, EventStreams, Store
 from provisioner.redfish.events import Metric, Pushed, signals
 from provisioner.settings import Settings
-
-log = logging.getLogger(__name__)
 
 ROUND_S = 5.0  # an alert's effect, a new node, an override's end are seen within this
 LOOKS_MAX = 128  # nodes that are looked at at the same time; the budget is what holds them back
@@ -94,8 +90,8 @@ class Watcher:
         self._turns: dict[str, _Turns] = {}
         self._fleet = WatchedNodes()
         self._nodes: dict[str, Node] = {}
-        self._looking: dict[str, asyncio.Task[None]] = {}
-        self._sweeping: dict[str, asyncio.Task[None]] = {}
+        self._looking = LookLane(LOOKS_MAX, lambda name: self._work(name, self._look))
+        self._sweeping = LookLane(SWEEPS_MAX, lambda name: self._work(name, self._sweep))
 
     async def run(self) -> None:
         """Watch until cancelled."""
@@ -109,10 +105,8 @@ class Watcher:
 
     async def close(self) -> None:
         """Stop looking and listening."""
-        tasks = [*self._looking.values(), *self._sweeping.values()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._looking.close()
+        await self._sweeping.close()
         await self.feeds.close()
         await self.leaves.close()
         self.eyes.budget.close()
@@ -131,9 +125,12 @@ class Watcher:
                 self._turns[name].glance_at = min(self._turns[name].glance_at, now)
         self.feeds.broke.clear()
         if self.may_watch():
-            self._begin(self._looking, LOOKS_MAX, lambda t: t.glance_at, self._look, now)
-            self._begin(self._sweeping, SWEEPS_MAX, lambda t: t.sweep_at, self._sweep, now)
+            self._looking.due(self._due(self._looking, lambda t: t.glance_at, now))
+            self._sweeping.due(self._due(self._sweeping, lambda t: t.sweep_at, now))
             self.leaves.round(nodes, self._nodes, self._fleet.cabled)
+        else:
+            self._looking.due(())
+            self._sweeping.due(())
         for name, found in self.ports.standing(now).items():
             if name in nodes:
                 await self.keeper.level(name, {"watch.ports": found})
@@ -195,24 +192,20 @@ class Watcher:
             began_at=now,
         )
 
-    def _begin(
-        self,
-        running: dict[str, asyncio.Task[None]],
-        most: int,
-        due_at: Callable[[_Turns], float],
-        work: Callable[[Node, _Turns], Awaitable[None]],
-        now: float,
-    ) -> None:
-        """Start what is due in this round or before the next, the longest overdue first."""
+    def _due(self, lane: LookLane, due_at: Callable[[_Turns], float], now: float) -> list[str]:
+        """What is due in this round or before the next, the longest overdue first."""
         due = sorted(
             (due_at(turns), name)
             for name, turns in self._turns.items()
-            if due_at(turns) <= now + ROUND_S and name not in running
+            if due_at(turns) <= now + ROUND_S and name not in lane.running
         )
-        for _, name in due[: max(0, most - len(running))]:
-            task = asyncio.ensure_future(work(self._nodes[name], self._turns[name]))
-            running[name] = task
-            task.add_done_callback(partial(_done, running, name))
+        return [name for _, name in due]
+
+    def _work(
+        self, name: str, look: Callable[[Node, _Turns], Coroutine[None, None, None]]
+    ) -> Coroutine[None, None, None] | None:
+        node, turns = self._nodes.get(name), self._turns.get(name)
+        return None if node is None or turns is None else look(node, turns)
 
     async def _look(self, node: Node, turns: _Turns) -> None:
         """A glance at every BMC of a node; what it offers to tell by itself is taken up."""
@@ -290,9 +283,3 @@ class Watcher:
         for name in sorted(self.feeds.subscribed - self._nodes.keys()):
             if name in nodes:
                 await self.feeds.end(nodes[name])
-
-
-def _done(running: dict[str, asyncio.Task[None]], name: str, task: asyncio.Task[None]) -> None:
-    running.pop(name, None)
-    if not task.cancelled() and task.exception() is not None:
-        log.error("watch of %s failed", name, exc_info=task.exception())

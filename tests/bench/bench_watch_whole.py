@@ -146,7 +146,7 @@ class Ours:
             "oldest_look_s": now - min(watcher.looked.values()),
             "oldest_answer_s": now - min(at for t in turns for at in t.asked.values()),
             "oldest_word_s": now - min(at for t in turns for at in t.heard.values()),
-            "looks_under_way": len(watcher._looking),
+            "looks_under_way": len(watcher._looking.running),
         }
 
 

@@ -165,10 +165,10 @@ class Fleet:
         return Counter({executor: int(count) for executor, count in rows if executor})
 
     def owner(self, executor: str) -> Daemon | None:
-        """The daemon of an executor's id, which holds its process id; None if that is gone."""
+        """The living daemon of an executor's id, which holds its process id; None if it is gone."""
         pid = int(executor.split("-")[-2])
-        here = (d for d in self.daemons if d.process is not None and d.process.pid == pid)
-        return next(here, None)
+        living = (d for d in self.daemons if d.process is not None and d.process.poll() is None)
+        return next((d for d in living if d.process is not None and d.process.pid == pid), None)
 
     async def tell(self) -> str:
         """Where everything stands, for a test that failed."""

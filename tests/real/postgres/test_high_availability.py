@@ -225,6 +225,7 @@ def test_whatever_may_happen_to_daemons_in_one_intake_repeats_nothing(server, tm
                 await asyncio.sleep(5.0)
                 server.start()
                 await there.reconnect()
+                await taken_over(there, adoptions(there))
 
                 for daemon in there.daemons:
                     await mid_flash(there)

@@ -12,10 +12,10 @@ import asyncio
 import asyncio.sslproto
 import sys
 
-# A thread that waits for the interpreter gets it after so long. A store's thread waits once for each
-# statement: with CPython's 5 ms a transaction of 100 of them takes half a second beside a busy loop,
-# and holds the one writer's lock of all daemons that long (measured: writes 2.5 times as fast on
-# PostgreSQL, 1.3 times on a file, for a twentieth of the loop's turns).
+# A thread that waits for the interpreter gets it after so long. A store's thread waits once for
+# each statement: with CPython's 5 ms a transaction of 100 of them takes half a second beside a busy
+# loop, and holds the lock of the one writer among all daemons that long. Measured: writes 2.5 times
+# as fast on PostgreSQL, 1.3 times on a file, for a twentieth of the loop's turns.
 SWITCH_S = 0.0005
 TLS_BUFFER_BYTES = 16 * 1024  # one TLS record (RFC 8446 section 5.1), the least that makes sense
 

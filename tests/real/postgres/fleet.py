@@ -42,7 +42,7 @@ HOSTS = int(os.environ.get("HA_HOSTS", "0"))  # 0: as small as it can be
 # a database keep an event loop waiting for some themselves.
 LEASE_S = 4.0 if HOSTS <= 32 else 15.0
 # A device's hour in half a minute; of hundreds of hosts two cores would not keep up with that.
-SPEED = 120.0 if HOSTS <= 96 else 30.0
+SPEED = 120.0 if HOSTS <= 96 else 60.0
 
 
 @dataclass

@@ -42,6 +42,7 @@ WEBHOOK, EVENTS = "/v1/alerts/webhook", "/v1/redfish/events"
 BODY_MAX = 2 * 1024 * 1024  # bytes; a metric report of a whole baseboard has several 100 KB
 BODY_S = 20.0
 BARRED_S = 30.0  # an address whose requests were refused again and again is not heard for this
+WAITING_MAX = 4096  # connections nobody took yet: the BMCs of a large fleet post 200 a second
 REPLAY_S = 300.0  # a signed request is good for so long, either way of our clock
 SEEN_MAX = 65_536  # signatures that are remembered for that time
 DIRECTORY_S = 60.0  # names and serials are looked up anew after this
@@ -241,7 +242,8 @@ async def open_watch(
     tls.num_tickets = 0  # made and sent in each handshake, and nobody who posts comes back with one
     try:
         try:
-            await web.TCPSite(runner, host, port, ssl_context=tls).start()
+            site = web.TCPSite(runner, host, port, ssl_context=tls, backlog=WAITING_MAX)
+            await site.start()
         except OSError as error:
             problem = f"cannot listen there ({error.strerror or error})"
             remedy = "Name a free port at an address of this machine."

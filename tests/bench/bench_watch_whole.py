@@ -107,7 +107,6 @@ class Ours:
     async def after_a_day(self, kinds: list[list[Kind]]) -> None:
         """What a daemon knows that has asked every BMC once, and was told by it since."""
         self.watcher.may_watch = lambda: False
-        await self.watcher.feeds.restore()
         await self.watcher.round()
         self.watcher.may_watch = lambda: True
         dice, now = random.Random(3), self.data.clock.now()
@@ -212,6 +211,8 @@ async def measured(ours: Ours, served: Fleet, asked: argparse.Namespace) -> dict
     per_s = bmcs * asked.events / DAY_S
     loops = [asyncio.create_task(one.run()) for one in (ours.watcher, ours.scheduler)]
     try:
+        while not ours.watcher.feeds.subscribed:  # `run` reads them, and then begins
+            await asyncio.sleep(1.0)
         with posting(bmcs, per_s) as poster:
             await asyncio.sleep(asked.warm)
             requests, served_cpu = await asyncio.to_thread(served.asked)

@@ -36,7 +36,7 @@ from provisioner.sim.clock import FastClock
 from provisioner.sim.front import Front
 from provisioner.sim.redfish_answers import Answer
 from provisioner.sim.redfish_events import SUBSCRIPTIONS
-from provisioner.sim.serve import Addresses, Server
+from provisioner.sim.serve import Addresses, Server, _raise_file_limit
 from provisioner.sim.site import Site
 from provisioner.store import node_rows, schema
 
@@ -44,7 +44,7 @@ LISTENER = "https://127.0.0.1:8443"
 EVENTS = f"{LISTENER}/v1/redfish/events"
 FIRST = int(IPv4Address("127.1.0.0"))
 PIECE = 1024  # nodes of one transaction
-POSTS_MAX = 512  # connections of the poster at the same time
+POSTS_MAX = 8192  # under way at the same time; BMCs know nothing of one another
 EVENT = {
     "@odata.type": "#Event.v1_7_0.Event",
     "Id": "1",
@@ -200,7 +200,8 @@ async def post(bmcs: int, per_s: float, seed: int) -> None:
     tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE  # as BMCs are shipped
     answers: dict[str, int] = {}
     under_way: set[asyncio.Task[None]] = set()
-    connector = aiohttp.TCPConnector(limit=POSTS_MAX, force_close=True, ssl=tls)
+    connector = aiohttp.TCPConnector(limit=0, force_close=True, ssl=tls)
+    _raise_file_limit()
     timeout = aiohttp.ClientTimeout(total=30.0)
 
     async def one(session: aiohttp.ClientSession, number: int) -> None:
@@ -217,7 +218,7 @@ async def post(bmcs: int, per_s: float, seed: int) -> None:
         while True:
             due += dice.expovariate(per_s)
             await asyncio.sleep(max(0.0, due - loop.time()))
-            if len(under_way) >= 4 * POSTS_MAX:
+            if len(under_way) >= POSTS_MAX:
                 answers["not sent"] = answers.get("not sent", 0) + 1
                 continue
             task = asyncio.create_task(one(session, dice.randrange(bmcs)))

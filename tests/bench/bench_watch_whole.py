@@ -28,14 +28,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import watched_fleet
 from bench_watch import EVENTS_A_DAY, LOOK_S, MUST, NODES, nobody, rounded
-from watched_fleet import LISTENER, Fleet, Kind
+from watched_fleet import LISTENER, Fleet, Kind, posting, told
 
 from provisioner.control.scheduler import Scheduler
 from provisioner.control.watcher import Watcher
@@ -149,28 +147,6 @@ class Ours:
         }
 
 
-@contextmanager
-def posting(bmcs: int, per_s: float) -> Iterator[subprocess.Popen[str]]:
-    """The process that posts events."""
-    command = [sys.executable, watched_fleet.__file__, "post", str(bmcs), str(per_s), "5"]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
-
-
-def told(process: subprocess.Popen[str]) -> dict[str, float]:
-    """What came of the events since the last time."""
-    assert process.stdin is not None
-    assert process.stdout is not None
-    process.stdin.write("told\n")
-    process.stdin.flush()
-    found: dict[str, float] = json.loads(process.stdout.readline())
-    return found
-
-
 def memory_mb() -> float:
     """Resident, of this process, now."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
@@ -211,7 +187,7 @@ async def measured(ours: Ours, served: Fleet, asked: argparse.Namespace) -> dict
     per_s = bmcs * asked.events / DAY_S
     loops = [asyncio.create_task(one.run()) for one in (ours.watcher, ours.scheduler)]
     try:
-        while not ours.watcher.feeds.subscribed:  # `run` reads them, and then begins
+        while not ours.watcher.feeds.subscribed:  # noqa: ASYNC110 (`run` tells nobody that it began)
             await asyncio.sleep(1.0)
         with posting(bmcs, per_s) as poster:
             await asyncio.sleep(asked.warm)

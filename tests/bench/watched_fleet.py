@@ -16,8 +16,11 @@ import hashlib
 import json
 import random
 import ssl
+import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from ipaddress import IPv4Address
@@ -191,6 +194,28 @@ class Fleet(Served):
         """Requests so far, and the CPU seconds of that process."""
         count, cpu = self.tell("asked").split()
         return int(count), float(cpu)
+
+
+@contextmanager
+def posting(bmcs: int, per_s: float) -> Iterator[subprocess.Popen[str]]:
+    """The process that posts events."""
+    command = [sys.executable, __file__, "post", str(bmcs), str(per_s), "5"]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def told(process: subprocess.Popen[str]) -> dict[str, float]:
+    """What came of the events since the last time."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write("told\n")
+    process.stdin.flush()
+    found: dict[str, float] = json.loads(process.stdout.readline())
+    return found
 
 
 async def post(bmcs: int, per_s: float, seed: int) -> None:

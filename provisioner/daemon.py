@@ -149,6 +149,7 @@ class Daemon:
             parts.store, parts.clock, parts.settings, self.observer, self.performer
         )
         self.engine = _engine(parts, self.reconciler)
+        self.reconciler.leaves = self.engine.leaves
         self.overload = Overload(parts.store, parts.clock)
         self.watcher = _watcher(parts, reach, self.engine, self.overload)
         self.scheduler = Scheduler(

@@ -59,6 +59,11 @@ class Cluster:
         self._pulsing = asyncio.create_task(self._pulse(), name="seat")
         log.info("seated as %s", self.id)
 
+    @property
+    def leads(self) -> bool:
+        """Whether this daemon does what only one may do."""
+        return self._leading.is_set()
+
     async def leading(self) -> None:
         """Until this daemon does what only one may do; from then on it leads until it ends."""
         await self._leading.wait()

@@ -30,6 +30,10 @@ class Engine(Protocol):
         """
         ...
 
+    def leaves(self, operation_id: str) -> bool:
+        """Whether a peer shall go on with this one: its driver, which waits, then ends at once."""
+        ...
+
     async def start(self) -> None:
         """Take up what is active."""
         ...
@@ -99,6 +103,10 @@ class EmbeddedEngine:
         task = asyncio.create_task(self._run(operation_id), name=operation_id)
         self._tasks[operation_id] = task
         task.add_done_callback(lambda _: self._tasks.pop(operation_id, None))
+
+    def leaves(self, operation_id: str) -> bool:
+        """Never: there is no peer."""
+        return False
 
     async def _run(self, operation_id: str) -> None:
         async with self._slots:

@@ -17,12 +17,14 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, TypeVar
+from uuid import uuid4
 
 from dbos import DBOS, Serializer
 from sqlalchemy import make_url
 
 from provisioner.control.cluster import Cluster
 from provisioner.control.engine import StoreLoss
+from provisioner.planning.sharing import share, too_many
 from provisioner.ports import Store, StoreFailed
 from provisioner.store.postgres import CONNECT, postgres_url
 
@@ -78,6 +80,8 @@ class DbosEngine:
         self._stopping = False
         self._missed: frozenset[str] = frozenset()
         self._loss = StoreLoss()
+        self._part = operations_max  # of all operations, as was counted last
+        self._left: set[str] = set()  # to peers, as soon as their drivers have ended
 
     @property
     def running(self) -> int:
@@ -101,6 +105,13 @@ class DbosEngine:
     async def submit(self, operation_id: str) -> None:
         """Queue an operation; once, however often and by whomever it is submitted."""
         await self._in_thread(partial(_enqueue, f"{operation_id}@0", operation_id))
+
+    def leaves(self, operation_id: str) -> bool:
+        """Whether a peer shall go on with this one: the caller then ends at once."""
+        if not too_many(len(self._driven) - len(self._left), self._part):
+            return False
+        self._left.add(operation_id)
+        return True
 
     async def stop(self) -> None:
         """Drive no more. The workflows stay as they are: a peer takes them over."""
@@ -149,8 +160,11 @@ class DbosEngine:
         self._driven[operation_id] = task
         try:
             await asyncio.wait({task})
+            if operation_id in self._left:
+                await self._again(operation_id)
         finally:
             del self._driven[operation_id]
+            self._left.discard(operation_id)
         error = None if task.cancelled() else task.exception()
         if isinstance(error, StoreFailed):
             self._loss.tell(error)
@@ -170,15 +184,16 @@ class DbosEngine:
                     log.warning("took over %d operations of %s", count, peer.id)
 
     async def _spread(self) -> None:
-        """Let each daemon take its share of the queue, for ever; by whoever leads.
+        """Count our share of all operations, for ever; whoever leads allows it to everybody.
 
         Without it the first to look takes all, and its peers have nothing to do.
         """
-        await self._cluster.leading()
         while True:
             active = await self._cluster.active()
             daemons = len(await self._cluster.living())
-            await self._in_thread(partial(_allow, share(active, daemons, self._operations_max)))
+            self._part = share(active, daemons, self._operations_max)
+            if self._cluster.leads:
+                await self._in_thread(partial(_allow, self._part))
             await asyncio.sleep(SPREAD_S)
 
     async def _sweep(self) -> None:
@@ -186,25 +201,22 @@ class DbosEngine:
         await self._cluster.leading()
         while True:
             living = await self._cluster.living()
-            active = {o.id: o.epoch for o in await self._store.active_operations()}
+            active = frozenset(o.id for o in await self._store.active_operations())
             driven = await self._in_thread(partial(_driven_by, living))
-            missed = frozenset(active) - driven
+            missed = active - driven
             for operation_id in sorted(missed & self._missed):
                 log.warning("operation %s was driven by nobody", operation_id)
-                # another id than any before: one that is finished would not begin again
-                again = f"{operation_id}@{active[operation_id]}-{datetime.now(UTC):%Y%m%dT%H%M%S}"
-                await self._in_thread(partial(_enqueue, again, operation_id))
+                await self._again(operation_id)
             self._missed = missed
             await self._in_thread(_forget)
             await asyncio.sleep(SWEEP_LEASES * self._cluster.lease_s)
 
+    async def _again(self, operation_id: str) -> None:
+        """Queue it by a new id: a workflow that is finished never begins again."""
+        await self._in_thread(partial(_enqueue, f"{operation_id}@{uuid4().hex}", operation_id))
+
     async def _in_thread(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
-
-
-def share(active: int, daemons: int, operations_max: int) -> int:
-    """How many operations each daemon may drive: all of them together can drive all there are."""
-    return max(1, min(operations_max, -(-active // max(daemons, 1))))
 
 
 def _allow(count: int) -> None:

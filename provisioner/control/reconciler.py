@@ -7,7 +7,7 @@ await; whoever drives the operation next begins by looking into what was left op
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from provisioner.control.observer import Observer
 from provisioner.control.performer import Performer
@@ -42,6 +42,8 @@ class Reconciler:
         self._settings = settings
         self._observer = observer
         self._performer = performer
+        # whether a peer shall go on with an operation; set by whoever made the engine
+        self.leaves: Callable[[str], bool] = lambda _operation: False
 
     async def drive(self, operation_id: str) -> None:
         """Drive one operation until its node rests. Re-enterable from any point."""
@@ -82,6 +84,8 @@ class Reconciler:
                 failures = 0  # waiting is no success of what failed before
             if isinstance(turn, Wait):
                 await self._note(hold, turn.why)
+                if not failures and not unseen and self.leaves(hold.operation.id):
+                    return  # between two turns nothing is known here that is not stored
                 wait_s = min(turn.after_s, self._settings.retry_max_s)
                 await self._clock.sleep(wait_s)
             elif isinstance(turn, Rest):

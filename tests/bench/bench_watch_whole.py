@@ -187,7 +187,7 @@ async def measured(ours: Ours, served: Fleet, asked: argparse.Namespace) -> dict
     per_s = bmcs * asked.events / DAY_S
     loops = [asyncio.create_task(one.run()) for one in (ours.watcher, ours.scheduler)]
     try:
-        while not ours.watcher.feeds.subscribed:  # noqa: ASYNC110 (`run` tells nobody that it began)
+        while not ours.watcher.feeds.subscribed:  # noqa: ASYNC110 (it tells nobody)
             await asyncio.sleep(1.0)
         with posting(bmcs, per_s) as poster:
             await asyncio.sleep(asked.warm)

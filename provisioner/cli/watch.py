@@ -67,7 +67,7 @@ def status(
     unwatched = sorted(serving - {n.node for n in told.nodes})
     stale = age > STALE * told.every_s
     if as_json:
-        _json(told, chosen, alerts, unwatched, age)
+        _json(told, chosen, alerts, unwatched, age, stale=stale)
     elif name:
         _one(chosen[0], alerts, told.at)
     else:
@@ -101,14 +101,12 @@ def _json(
     alerts: Sequence[Alert],
     unwatched: list[str],
     age: float,
+    *,
+    stale: bool,
 ) -> None:
     standing = Counter(a.node for a in alerts)
     document = told.model_dump(mode="json", exclude={"nodes"})
-    document |= {
-        "age_s": round(age, 1),
-        "stale": age > STALE * told.every_s,
-        "unwatched": unwatched,
-    }
+    document |= {"age_s": round(age, 1), "stale": stale, "unwatched": unwatched}
     document["nodes"] = [
         {**n.model_dump(mode="json"), "alerts": standing[n.node], "lacking": lacking(n, told.at)}
         for n in chosen

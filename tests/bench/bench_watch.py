@@ -20,7 +20,6 @@ import argparse
 import asyncio
 import json
 import os
-import platform
 import statistics
 import sys
 import tempfile
@@ -31,6 +30,7 @@ from pathlib import Path
 from typing import Any
 
 import bench_api
+import this_machine
 from served_bmcs import Served, taken_in
 from sqlalchemy import Connection, insert
 
@@ -247,9 +247,7 @@ def main() -> int:
         found = rounded(runner.run(bench(asked.served, asked.rounds, asked.nodes)))
     best = min(v["all"] for v in found["share_of_a_core"].values())
     told = {
-        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
-        "load": round(os.getloadavg()[0], 1),
-        "python": platform.python_version(),
+        **this_machine.told(),
         "nodes": asked.nodes,
         "look_every_s": LOOK_S,
         **found,

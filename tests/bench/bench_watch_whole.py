@@ -21,7 +21,6 @@ import argparse
 import asyncio
 import json
 import os
-import platform
 import random
 import resource
 import subprocess
@@ -31,6 +30,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import this_machine
 import watched_fleet
 from bench_watch import EVENTS_A_DAY, LOOK_S, MUST, NODES, nobody, rounded
 from watched_fleet import LISTENER, Fleet, Kind, posting, told
@@ -267,9 +267,7 @@ def main() -> int:
     ):
         found = rounded(runner.run(bench(asked, Path(folder))))
     whole = {
-        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
-        "load": round(os.getloadavg()[0], 1),
-        "python": platform.python_version(),
+        **this_machine.told(),
         "nodes": asked.nodes,
         "sweeps": asked.sweeps,
         **found,

@@ -10,6 +10,7 @@ import json
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -23,9 +24,24 @@ from provisioner.ports import BmcAddress, Secret
 from provisioner.redfish.transport import RedfishTransport
 from provisioner.sim.clock import FastClock
 from provisioner.sim.front import Front
+from provisioner.sim.redfish_answers import Answer
 from provisioner.sim.serve import Addresses, Server
 from provisioner.sim.site import Site
 from provisioner.store import evidence_rows, node_rows
+
+
+async def offer(server: Server, front: Front, handle: Callable[..., Answer]) -> None:
+    """Serve BMCs of nodes that serve, by `handle(name, ...)`, and tell all addresses."""
+    told: dict[str, Any] = {}
+    for name, service in front.redfish.items():
+        assert service.events is not None
+        service.events.streamed = False
+        for account in service.accounts.accounts.values():
+            account.change_required = False  # a node that serves has none of its factory passwords
+        url = await server.add(name, partial(handle, name))
+        told[name] = [url, service.bmc.username, service.bmc.password]
+    sys.stdout.write(json.dumps(told) + "\n")
+    sys.stdout.flush()
 
 
 async def serve(nodes: int) -> None:
@@ -33,16 +49,7 @@ async def serve(nodes: int) -> None:
     site = Site(nodes, 7, clock=FastClock(1.0))
     server = Server(site.clock, site.schedule, Addresses("127.0.0.1", 0))
     front = Front(site)
-    told: dict[str, Any] = {}
-    for name, service in front.redfish.items():
-        assert service.events is not None
-        service.events.streamed = False
-        for account in service.accounts.accounts.values():
-            account.change_required = False  # a node that serves has none of its factory passwords
-        url = await server.add(name, partial(front.handle, name))
-        told[name] = [url, service.bmc.username, service.bmc.password]
-    sys.stdout.write(json.dumps(told) + "\n")
-    sys.stdout.flush()
+    await offer(server, front, front.handle)
     while await asyncio.to_thread(sys.stdin.readline):
         for service in front.redfish.values():
             service.sessions.sessions.clear()

@@ -28,7 +28,7 @@ from typing import Any
 
 import aiohttp
 import bench_api
-from served_bmcs import Served, certificate
+from served_bmcs import Served, certificate, offer
 from sqlalchemy import Connection, insert
 
 from provisioner.event_loop import new_event_loop
@@ -166,18 +166,10 @@ async def serve(nodes: int) -> None:
     site = Site(nodes, 7, clock=FastClock(1.0))
     server = Server(site.clock, site.schedule, Addresses("0.0.0.0", 0))
     front = Front(site)
-    told: dict[str, Any] = {}
-    for name, service in front.redfish.items():
-        assert service.events is not None
-        service.events.streamed = False
+    for service in front.redfish.values():
         table = service.sessions  # that of some thousand BMCs
         table.shape = replace(table.shape, session_max=10**9)
-        for account in service.accounts.accounts.values():
-            account.change_required = False  # a node that serves has none of its factory passwords
-        url = await server.add(name, partial(answered, front, name))
-        told[name] = [url, service.bmc.username, service.bmc.password]
-    sys.stdout.write(json.dumps(told) + "\n")
-    sys.stdout.flush()
+    await offer(server, front, partial(answered, front))
     while await asyncio.to_thread(sys.stdin.readline):
         asked = sum(s.requests for s in front.redfish.values())
         sys.stdout.write(f"{asked} {time.process_time():.2f}\n")

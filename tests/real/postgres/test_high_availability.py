@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,47 @@ async def stands_still(there: Fleet, sleeper: Daemon, stop_s: float) -> None:
     await there.until(found_out, 120.0, "the stopped daemon finds out")
 
 
+async def killed(there: Fleet) -> Daemon:
+    """A daemon is killed in the middle of its writes, and replaced."""
+    victim = await mid_flash(there)
+    before = adoptions(there)
+    victim.kill()
+    await taken_over(there, before)
+    return victim
+
+
+async def lost_and_back(there: Fleet, server: Server) -> None:
+    """The database ends in the middle of writes, and comes back."""
+    await mid_flash(there)
+    server.stop()  # immediate: as after a loss of power
+    await asyncio.sleep(5.0)
+    server.start()
+    await there.reconnect()
+
+
+async def rolled(there: Fleet) -> None:
+    """Each daemon in its turn is restarted in the middle of writes; then all have their part."""
+    for daemon in there.daemons:
+        await mid_flash(there)
+        daemon.stop()
+        daemon.start()
+    await evenly(there)
+
+
+@asynccontextmanager
+async def behind_a_cable(server: Server, folder: Path) -> AsyncIterator[tuple[Fleet, Cable]]:
+    """A fleet whose first daemon reaches the database by a cable; all have their seats."""
+    cable = Cable(server.port)
+    await cable.open()
+    ports = dict.fromkeys(range(3), 0) | {0: cable.port}
+    try:
+        async with fleet(server, folder, hosts=HOSTS, ports=ports) as there:
+            await all_seated(there)
+            yield there, cable
+    finally:
+        await cable.close()
+
+
 async def loses_its_cable(there: Fleet, cut: Daemon, cable: Cable) -> None:
     """A daemon is cut off from the database while it writes something."""
 
@@ -137,11 +179,7 @@ def judge(truth: dict[str, Any], takeovers: int = 1) -> None:
 def test_a_daemon_that_is_killed_and_one_that_is_stopped_do_nothing_twice(server, tmp_path):
     async def scenario() -> tuple[dict[str, Any], list[int]]:
         async with fleet(server, tmp_path, hosts=HOSTS or 2) as there:
-            victim = await mid_flash(there)
-            before = adoptions(there)
-            victim.kill()
-            await taken_over(there, before)
-
+            victim = await killed(there)
             sleeper = await mid_flash(there)
             await stands_still(there, sleeper, 60.0 if HOSTS else 2 * LEASE_S)
             victim.start()
@@ -158,11 +196,7 @@ def test_a_daemon_that_is_killed_and_one_that_is_stopped_do_nothing_twice(server
 def test_a_restart_of_the_database_under_load_loses_and_repeats_nothing(server, tmp_path):
     async def scenario() -> tuple[dict[str, Any], list[list[int]]]:
         async with fleet(server, tmp_path, hosts=HOSTS) as there:
-            await mid_flash(there)
-            server.stop()  # immediate: as after a loss of power
-            await asyncio.sleep(5.0)
-            server.start()
-            await there.reconnect()
+            await lost_and_back(there, server)
             await there.until(lambda: updated(there), LIMIT_S, "every host is released")
             return await there.truth(), [d.ends for d in there.daemons]
 
@@ -175,18 +209,11 @@ def test_a_restart_of_the_database_under_load_loses_and_repeats_nothing(server, 
 @FULL
 def test_a_daemon_that_is_cut_off_from_the_database_ends_and_is_replaced(server, tmp_path):
     async def scenario() -> tuple[dict[str, Any], list[int]]:
-        cable = Cable(server.port)
-        await cable.open()
-        ports = dict.fromkeys(range(3), 0) | {0: cable.port}
-        try:
-            async with fleet(server, tmp_path, hosts=HOSTS, ports=ports) as there:
-                cut = there.daemons[0]
-                await all_seated(there)
-                await loses_its_cable(there, cut, cable)
-                await there.until(lambda: updated(there), LIMIT_S, "every host is released")
-                return await there.truth(), cut.ends
-        finally:
-            await cable.close()
+        async with behind_a_cable(server, tmp_path) as (there, cable):
+            cut = there.daemons[0]
+            await loses_its_cable(there, cut, cable)
+            await there.until(lambda: updated(there), LIMIT_S, "every host is released")
+            return await there.truth(), cut.ends
 
     truth, ends = asyncio.run(scenario())
 
@@ -198,11 +225,7 @@ def test_a_daemon_that_is_cut_off_from_the_database_ends_and_is_replaced(server,
 def test_a_rolling_restart_with_operations_in_flight_repeats_nothing(server, tmp_path):
     async def scenario() -> tuple[dict[str, Any], list[list[int]]]:
         async with fleet(server, tmp_path, hosts=HOSTS) as there:
-            for daemon in there.daemons:
-                await mid_flash(there)
-                daemon.stop()
-                daemon.start()
-            await evenly(there)
+            await rolled(there)
             await there.until(lambda: updated(there), LIMIT_S, "every host is released")
             return await there.truth(), [d.ends for d in there.daemons]
 
@@ -217,37 +240,15 @@ def test_whatever_may_happen_to_daemons_in_one_intake_repeats_nothing(server, tm
     """A kill, a stop of a minute, a cut cable, a lost database, a rolling restart: one by one."""
 
     async def scenario() -> tuple[dict[str, Any], int]:
-        cable = Cable(server.port)
-        await cable.open()
-        ports = dict.fromkeys(range(3), 0) | {0: cable.port}
-        try:
-            async with fleet(server, tmp_path, hosts=HOSTS, ports=ports) as there:
-                await all_seated(there)
-                victim = await mid_flash(there)
-                before = adoptions(there)
-                victim.kill()
-                await taken_over(there, before)
-                victim.start()
-
-                await stands_still(there, await mid_flash(there), 60.0)
-                await loses_its_cable(there, there.daemons[0], cable)
-
-                await mid_flash(there)
-                server.stop()
-                await asyncio.sleep(5.0)
-                server.start()
-                await there.reconnect()
-                await taken_over(there, adoptions(there))
-
-                for daemon in there.daemons:
-                    await mid_flash(there)
-                    daemon.stop()
-                    daemon.start()
-                await evenly(there)
-                await there.until(lambda: updated(there), LIMIT_S, "every host is released")
-                return await there.truth(), adoptions(there)
-        finally:
-            await cable.close()
+        async with behind_a_cable(server, tmp_path) as (there, cable):
+            (await killed(there)).start()
+            await stands_still(there, await mid_flash(there), 60.0)
+            await loses_its_cable(there, there.daemons[0], cable)
+            await lost_and_back(there, server)
+            await taken_over(there, adoptions(there))
+            await rolled(there)
+            await there.until(lambda: updated(there), LIMIT_S, "every host is released")
+            return await there.truth(), adoptions(there)
 
     truth, adopted = asyncio.run(scenario())
 

@@ -24,6 +24,7 @@ from provisioner.ports import (
     LoginRefused,
     PortError,
     Secret,
+    Unreachable,
 )
 from provisioner.redfish.client import Redfish
 from provisioner.redfish.discovery import Probe
@@ -88,16 +89,29 @@ async def _introduce(
     except LoginRefused:
         if credentials is None or ours is not None:
             raise
-        changed = await rotate(transport, credentials, quirk, name, address)
+        seen: list[Inventory] = []
+
+        async def shown(client: Redfish) -> bool:
+            seen.append(await client.identity())
+            return _is_somebody(seen[-1])
+
+        changed = await rotate(transport, credentials, quirk, name, address, shown)
         if isinstance(changed, Blocker):
             return changed
         address, ours = changed, (changed.username, changed.secret or secret)
-        inventory = await Redfish(transport, address, quirk).identity()
+        inventory = seen[-1]
     endpoint = _endpoint(probe, quirk.name, inventory)
     assert address.secret is not None
     return Found(
         endpoint.model_copy(update={"rotated": ours is not None}), address.username, address.secret
     )
+
+
+def _is_somebody(seen: Inventory) -> bool:
+    """Whether a BMC showed more than its root, which it shows to anybody."""
+    if not (seen.devices or seen.system_serial or seen.system_uuid):
+        raise Unreachable("it does not show its systems now", maybe_executed=False)
+    return True
 
 
 def _endpoint(probe: Probe, vendor: str, inventory: Inventory) -> Endpoint:

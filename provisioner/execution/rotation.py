@@ -6,6 +6,7 @@ The new password is stored as pending before the BMC hears of it; afterwards eit
 from __future__ import annotations
 
 import secrets
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from provisioner.model.outcome import Blocker, Reason
@@ -32,15 +33,17 @@ async def rotate(
     quirk: Quirk,
     name: str,
     address: BmcAddress,
+    proof: Callable[[Redfish], Awaitable[bool]] = Redfish.admits,
 ) -> BmcAddress | Blocker:
     """Change the password of `address` to a new one, kept under `name`; how to log in from now on.
 
+    `proof` reads something that only a login is shown, which may be what the caller needs next.
     Raises `PortError` while the BMC does not answer; the next try goes on from what is stored.
     """
     pending = await credentials.pending(name)
     if pending is not None:
         ours = replace(address, username=pending[0], secret=pending[1])
-        if await _accepts(transport, quirk, ours):
+        if await _accepts(Redfish(transport, ours, quirk), proof):
             await credentials.confirm(name)  # a crash came between the BMC's yes and our note
             return ours
     new = pending[1] if pending is not None else new_password()
@@ -50,7 +53,7 @@ async def rotate(
         return problem
     await transport.forget(address)
     ours = replace(address, secret=new)
-    if not await _accepts(transport, quirk, ours):
+    if not await _accepts(Redfish(transport, ours, quirk), proof):
         return Blocker(
             reason=Reason.LOGIN_REFUSED,
             subject=name,
@@ -61,8 +64,8 @@ async def rotate(
     return ours
 
 
-async def _accepts(transport: BmcTransport, quirk: Quirk, address: BmcAddress) -> bool:
+async def _accepts(client: Redfish, proof: Callable[[Redfish], Awaitable[bool]]) -> bool:
     try:
-        return await Redfish(transport, address, quirk).admits()
+        return await proof(client)
     except LoginRefused:
         return False

@@ -109,6 +109,13 @@ class BmcTransport(Protocol):
         """SHA-256 of the certificate the BMC presents now, for pinning on first use."""
         ...
 
+    def password_change(self, bmc: BmcAddress) -> str | None:
+        """The account whose password the BMC wants changed first, as the login of now was told.
+
+        "" if it named none; None if it wants no change, or nobody is logged in.
+        """
+        ...
+
     async def forget(self, bmc: BmcAddress) -> None:
         """Log out and drop what is cached for this BMC."""
         ...

@@ -12,6 +12,7 @@ QUIRK = Quirk(
     targets={"hgx.bundle": "Chassis/HGX_Chassis_0"},
     commit=True,
     http_boot=True,  # its virtual drives serve the console only (facts: hardware 4.5)
+    password_if_match="none",  # noqa: S106 (no ETag is sent; facts: redfish 3.3, peers 4)
     pull_without_scheme=True,  # the text up to the first slash is taken as the server
     pull_targets_relative=True,  # the service looks for a part of the text
     ac_cycle=AcCycle(

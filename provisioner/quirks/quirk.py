@@ -48,7 +48,7 @@ class Quirk(Record):
     pull_targets_relative: bool = False  # SimpleUpdate: Targets without their first slash
 
     # changing
-    if_match: str = "etag"  # "etag" | "any" ("*")
+    if_match: str = "etag"  # "etag" | "any" ("*") | "none"
     password_if_match: str = ""  # for accounts only; "": as `if_match`
     empty_body: bool = True  # an action without parameters wants {}
     full_override: bool = False  # boot override: enabled, mode and target in one body

@@ -7,11 +7,14 @@ from provisioner.ports import Reply, Secret, Unreachable
 from provisioner.redfish.messages import body_of, refusal, told
 from provisioner.redfish.parsing import link, path_of, text
 from provisioner.redfish.service import UNBLOCK, Service, not_offered, raise_silence
+from provisioner.redfish.walk import CHANGE_FIRST
 
 
 async def set_password(service: Service, username: str, new: Secret) -> Blocker | None:
     """PATCH the account's Password. A factory BMC that answers nothing else names the account."""
-    path = await _account(service, username)
+    named = service.transport.password_change(service.address)
+    own = username == service.address.username
+    path = named if named and own else await _account(service, username)
     if isinstance(path, Blocker):
         return path
     rule = service.quirk.password_if_match
@@ -45,7 +48,7 @@ async def _account(service: Service, username: str) -> str | Blocker:
 def _demanded(reply: Reply) -> str | None:
     """The account that a `PasswordChangeRequired` message names."""
     for message in told(body_of(reply)):
-        if message.key == "PasswordChangeRequired":
+        if message.key == CHANGE_FIRST:
             return next((p for p in map(path_of, message.args) if p is not None), None)
     return None
 

@@ -35,7 +35,7 @@ class Line:
 
         Who reads a BMC begins with it, each time: a third of all requests of an intake.
         """
-        if self._root is None or call.method != "GET" or call.known_s <= 0:
+        if self._root is None or call.known_s <= 0 or call.path not in ROOTS:
             return None
         trust, at, reply = self._root
         return reply if trust == _trust(bmc) and now - at <= call.known_s else None
@@ -46,7 +46,7 @@ class Line:
             self._root = (_trust(bmc), now, reply)
 
     def doubt(self) -> None:
-        """It was silent, or was told to do something: it may be another one now."""
+        """It was silent, or was told to act (a reset, an update): it may be another one now."""
         self._root = None
 
 

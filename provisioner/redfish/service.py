@@ -107,10 +107,12 @@ class Service:
     ) -> Blocker | None:
         """Read the resource's ETag, then PATCH under it (E1, E2, E4: absent, weak or wrong tags).
 
+        The rule "any" needs no reading, nor does "none", under which no tag is sent.
+
         A refused tag is tried once more as "*": nothing was changed by a 412.
         """
         rule = if_match or self.quirk.if_match
-        tag = "*" if rule == "any" else await self._tag(path)
+        tag = {"any": "*", "none": ""}[rule] if rule != "etag" else await self._tag(path)
         headers = {"If-Match": tag} if tag else {}
         reply = await self._patched(path, body, headers)
         if reply.status in (412, 428) and tag != "*":

@@ -34,6 +34,7 @@ LOGOUT_LIMIT_S = 10.0
 ANSWER_MAX_BYTES = 1024 * 1024
 BUSY_WAIT_S = 60.0  # where a BMC says "too many sessions" without Retry-After
 LOCKED_WAIT_S = 1800.0  # where a BMC says "locked out" without Retry-After
+JUST_READ_S = 5.0  # a connection that brought the root so long ago is still open
 MEMBERS_MAX = 32  # session tables have 8 to 64 rows; a longer look is not worth it
 
 
@@ -153,7 +154,8 @@ def password_change(reply: Reply) -> str | None:
 async def _root(exchange: Exchange, bmc: BmcAddress) -> Mapping[str, Any] | None:
     """The service root; None if it wants a login first, against DSP0266 (facts S6)."""
     try:
-        reply = await exchange(bmc, Call("GET", ROOT, timeout_s=LOGIN_LIMIT_S), None)
+        call = Call("GET", ROOT, timeout_s=LOGIN_LIMIT_S, known_s=JUST_READ_S)
+        reply = await exchange(bmc, call, None)
     except Unreachable as error:
         raise Unreachable(str(error), maybe_executed=False) from None
     if reply.status in (401, 403):

@@ -57,12 +57,13 @@ class RedfishTransport:
     async def request(self, bmc: BmcAddress, call: Call) -> Reply:
         """One request, as the port promises. Waiting for a turn does not count as its time."""
         line = self._line(bmc)
-        if call.path in ROOTS and (known := line.known(bmc, call, _now())) is not None:
+        if (known := line.known(bmc, call, _now())) is not None:
             return known
         async with line.reads if call.method in SAFE else line.write, self._slots:
             if call.method in SAFE:
                 return await self._read(line, bmc, call)
-            line.doubt()
+            if call.method != "PATCH":  # a setting makes it no other BMC; an action may
+                line.doubt()
             return await self._write(line, bmc, call)
 
     async def fingerprint(self, bmc: BmcAddress) -> str:
@@ -71,8 +72,9 @@ class RedfishTransport:
             return await presented_fingerprint(bmc.url)
 
     def password_change(self, bmc: BmcAddress) -> str | None:
-        """The account whose password the BMC wants changed first ("" if it names none), or None."""
-        login = self._line(bmc).login
+        """As the port says."""
+        line = self._line(bmc)
+        login = line.login if line.login_address == bmc else None
         return login.password_change if login else None
 
     async def authorization(self, bmc: BmcAddress) -> Login | None:
@@ -113,6 +115,8 @@ class RedfishTransport:
         live: it is closed then, not before, since an expired one has nothing to close.
         """
         login = await self._login(line, bmc)
+        if (known := line.known(bmc, call, _now())) is not None:  # the login has just read it
+            return known
         reply = await self._send(line, bmc, call, login)
         if reply.status != 401 or login is None:
             return self._answered(line, bmc, reply, login)
@@ -200,6 +204,8 @@ class RedfishTransport:
         """
 
         async def exchange(bmc: BmcAddress, call: Call, login: Login | None) -> Reply:
+            if (known := line.known(bmc, call, _now())) is not None:
+                return known
             kept = call.method == "POST" and not line.resets_kept
             try:
                 return await self._send(line, bmc, call, login, keep_alive=kept)

@@ -30,6 +30,7 @@ _SILENT_MAX = 3  # reads without an answer in one walk; then the BMC counts as g
 _BYTES_MAX = 32 * 1024 * 1024  # of all answers of one walk; a DGX gives under two
 _WALK_LIMIT_S = 900.0  # a DGX takes 130 reads of up to 0.4 s; one slow inventory takes 180 s
 ROOT_KNOWN_S = 60.0  # it holds links and the maker's name; a BMC that was reset is asked anew
+CHANGE_FIRST = "PasswordChangeRequired"  # Base registry: nothing else is answered before
 _READS_AT_ONCE = 4  # per walk; the transport bounds reads per BMC more tightly
 
 
@@ -179,7 +180,7 @@ class Walk:
         if expand and self._expand:
             known = len(self.gaps)
             page = await self.read(f"{collection}?$expand=.($levels=1)")
-            if page.data:
+            if page.data or any(CHANGE_FIRST in g.detail for g in self.gaps[known:]):
                 return page
             del self.gaps[known:]  # not being able to expand is no gap
             self._expand = False

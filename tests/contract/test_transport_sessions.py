@@ -14,6 +14,7 @@ from provisioner.redfish.transport import RedfishTransport
 
 SYSTEMS = Call("GET", "/redfish/v1/Systems")
 RESET = Call("POST", "/redfish/v1/Systems/1/Actions/ComputerSystem.Reset", {"ResetType": "On"})
+SETTING = Call("PATCH", "/redfish/v1/AccountService/Accounts/1", {"Password": "secret"})
 
 
 def test_many_requests_share_one_session_and_closing_ends_it() -> None:
@@ -76,6 +77,10 @@ def test_a_root_that_was_just_read_is_not_asked_for_again_where_it_will_do() -> 
             assert await reads(root) > 0
             assert await reads(root) == 0
             assert await reads(Call("GET", path)) == 1  # this one is to be of now
+            assert await reads(SETTING) == 0  # after which it is the same one
+            assert await reads(root) == 0
+            await transport.forget(bmc.address())
+            assert await reads(SYSTEMS) == 0  # nor is it read for a login
             assert await reads(RESET) == 0  # after which it may be another one
             assert await reads(root) == 1
             with pytest.raises(PortError):  # with this certificate nobody has spoken yet

@@ -93,7 +93,7 @@ ACCOUNTS: dict[str, dict[str, Any]] = {
 
 
 def test_a_password_is_changed_under_the_etag_made_strong() -> None:
-    bmc, client = bmc_of("bluefield_in_nic_mode", {f"PATCH {ACCOUNT}": reply(200)}, **ACCOUNTS)
+    bmc, client = bmc_of("dell_with_pages", {f"PATCH {ACCOUNT}": reply(200)}, **ACCOUNTS)
 
     assert run(client.set_password("root", Secret("new"))) is None
     assert [(c.headers, c.body) for c in bmc.sent] == [({"If-Match": '"12"'}, {"Password": "new"})]
@@ -103,10 +103,17 @@ def test_a_refused_etag_is_tried_once_more_as_any() -> None:
     def answer(call: Call) -> Reply:
         return reply(200) if call.headers.get("If-Match") == "*" else reply(412)
 
-    bmc, client = bmc_of("bluefield_in_nic_mode", {f"PATCH {ACCOUNT}": answer}, **ACCOUNTS)
+    bmc, client = bmc_of("dell_with_pages", {f"PATCH {ACCOUNT}": answer}, **ACCOUNTS)
 
     assert run(client.set_password("root", Secret("new"))) is None
     assert len(bmc.sent) == 2
+
+
+def test_a_card_s_password_is_changed_without_a_tag() -> None:
+    bmc, client = bmc_of("bluefield_in_nic_mode", {f"PATCH {ACCOUNT}": reply(200)}, **ACCOUNTS)
+
+    assert run(client.set_password("root", Secret("new"))) is None
+    assert [(c.headers, c.body) for c in bmc.sent] == [({}, {"Password": "new"})]
 
 
 def test_a_factory_bmc_that_answers_nothing_else_names_the_account_to_change() -> None:

@@ -38,6 +38,10 @@ class TreeTransport:
         """No certificate."""
         return ""
 
+    def password_change(self, bmc: BmcAddress) -> str | None:
+        """No login."""
+        return None
+
     async def forget(self, bmc: BmcAddress) -> None:
         """No session."""
 

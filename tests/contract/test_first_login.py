@@ -1,0 +1,89 @@
+"""A card fresh from the factory over HTTPS: what its first login asks, and no more than that."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from functools import partial
+
+from provisioner.event_loop import new_event_loop
+from provisioner.execution.discover import Found, introduce
+from provisioner.ports import Secret
+from provisioner.redfish.discovery import probe_all
+from provisioner.redfish.transport import RedfishTransport
+from provisioner.sim.clock import FastClock
+from provisioner.sim.fault_presets import inject
+from provisioner.sim.front import Front
+from provisioner.sim.redfish_answers import Answer
+from provisioner.sim.serve import Addresses, Server
+from provisioner.sim.site import Site
+from provisioner.store.master_key import MasterKey
+from provisioner.store.sql_store import open_store
+from provisioner.store.vault import Vault
+
+CARD = "su0-n00/DPU_0"
+EXPAND = "?$expand=.($levels=1)"
+
+
+async def first_login(fault: str = "") -> tuple[list[str], Found, str]:
+    """Every request that the card got, what was found, and its password now."""
+    clock = FastClock(1.0)
+    site = Site(1, 7, clock=clock)
+    server, front = Server(clock, site.schedule, Addresses()), Front(site)
+    if fault:
+        inject(site, fault, *CARD.split("/"))
+    asked: list[str] = []
+
+    def handle(method: str, path: str, query: dict[str, str], *rest: object) -> Answer:
+        answer: Answer = partial(front.handle, CARD)(method, path, query, *rest)  # type: ignore
+        bare = re.sub(r"(?<=/Sessions)/.*|/$", "", path)
+        asked.append(f"{method} {bare}{EXPAND * bool(query)} {answer.status}")
+        return answer
+
+    service = front.redfish[CARD]
+    factory = {"nvidia_openbmc": (service.bmc.username, Secret(service.bmc.password))}
+    transport = RedfishTransport()
+    vault = Vault(open_store(":memory:", inline=True), MasterKey.generate())
+    try:
+        probes = await probe_all(transport, [await server.add(CARD, handle, service.bmc)])
+        (found,), refused = await introduce(transport, vault, probes, factory)
+        assert not refused
+        await transport.close()
+    finally:
+        await server.close()
+    assert not service.sessions.sessions
+    (account,) = service.accounts.accounts.values()
+    return asked, found, account.password
+
+
+def logged_in(fault: str = "") -> tuple[list[str], Found, str]:
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        return runner.run(first_login(fault))
+
+
+def test_a_factory_password_is_changed_with_three_requests_and_a_logout() -> None:
+    asked, found, password = logged_in()
+
+    root = "/redfish/v1"
+    assert asked == [
+        f"GET {root} 200",
+        f"POST {root}/SessionService/Sessions 201",
+        f"GET {root}/Systems{EXPAND} 403",  # it names the account, as the login has
+        f"PATCH {root}/AccountService/Accounts/root 200",
+        f"DELETE {root}/SessionService/Sessions 204",
+        f"POST {root}/SessionService/Sessions 201",
+        f"GET {root}/Systems{EXPAND} 200",  # the new password's proof is who the card is
+        f"GET {root}/Chassis{EXPAND} 200",
+        f"GET {root}/Systems/Bluefield/Oem/Nvidia 200",
+        f"DELETE {root}/SessionService/Sessions 204",
+    ]
+    assert found.secret.reveal() == password
+    assert found.endpoint.rotated
+    assert found.endpoint.serial
+
+
+def test_a_card_that_wants_a_tag_all_the_same_gets_one_that_always_fits() -> None:
+    asked, found, password = logged_in("if_match_needed")
+
+    assert [a.split()[-1] for a in asked if a.startswith("PATCH")] == ["428", "200"]
+    assert found.secret.reveal() == password

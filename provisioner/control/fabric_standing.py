@@ -20,7 +20,6 @@ class FabricStanding:
     def __init__(self, store: Store, clock: Clock, settings: Settings) -> None:
         self._store = store
         self._clock = clock
-        self._partners_min = settings.fabric_partners_min
         self._policy = policy_of(settings)
 
     async def waiting(self, node: Node, report: HealthReport | None) -> View | None:
@@ -33,8 +32,9 @@ class FabricStanding:
         assert report is not None
         if (words := await self._session(node)) is not None:
             return View(fabric_wait=words, in_session=True)
-        late = rules.too_long(node, report, self._policy, self._clock.now())
-        words = rules.waiting_for(node, await self._store.nodes(), self._partners_min)
+        there = rules.partners(node, await self._store.nodes())
+        late = rules.too_long(node, report, there, self._policy, self._clock.now())
+        words = rules.waiting_for(there, self._policy.partners_min)
         return View(fabric_wait=words, fabric_late=() if late is None else (late,))
 
     async def in_session(self, node: Node) -> bool:

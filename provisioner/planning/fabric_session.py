@@ -76,23 +76,36 @@ def idle(node: Node) -> bool:
     )
 
 
-def waiting_for(node: Node, nodes: Iterable[Node], partners_min: int) -> str:
+def partners(node: Node, nodes: Iterable[Node]) -> int:
+    """How many others are there that this node may be tested with, now or soon."""
+    return sum(kin(node, o) and (o.state is State.VALIDATING or idle(o)) for o in nodes)
+
+
+def waiting_for(there: int, partners_min: int) -> str:
     """What a node that needs a session waits for, for a person."""
-    there = sum(kin(node, o) and (o.state is State.VALIDATING or idle(o)) for o in nodes)
     if there < partners_min:
         return f"gate C waits for partners: {there} of at least {partners_min} are there"
     return f"gate C waits for its session, {there} partners are there"
 
 
-def too_long(node: Node, report: HealthReport, policy: SessionPolicy, now: float) -> Blocker | None:
-    """A wait for partners that ends."""
-    if now - report.ended_at <= policy.wait_s:
+def too_long(
+    node: Node, report: HealthReport, there: int, policy: SessionPolicy, now: float
+) -> Blocker | None:
+    """A wait that ends: for partners, or where they are there, for a session with them.
+
+    Those who are there may still be gathered, which is no fault of the node.
+    """
+    waited_s, alone = now - report.ended_at, there < policy.partners_min
+    if waited_s <= policy.wait_s + (0.0 if alone else policy.gather_s):
         return None
+    if alone:
+        detail = f"no {policy.partners_min} partners in {policy.wait_s / 3600:.0f} hours"
+        unblock = "Bring more nodes to validation, or take gate C out of `certify_gates`."
+    else:
+        detail = f"no session in {waited_s / 3600:.0f} hours, though {there} partners are there"
+        unblock = "See what holds the partners up with `provisioner explain`; then take it back."
     return Blocker(
-        reason=Reason.TIME_LIMIT,
-        subject=f"{node.id}/gate C",
-        detail=f"no {policy.partners_min} partners in {policy.wait_s / 3600:.0f} hours",
-        unblock="Bring more nodes to validation, or take gate C out of `certify_gates`.",
+        reason=Reason.TIME_LIMIT, subject=f"{node.id}/gate C", detail=detail, unblock=unblock
     )
 
 

@@ -14,7 +14,7 @@ from provisioner.model.fabric_session import (
 from provisioner.model.health import CheckResult, Gate, HealthReport, Verdict
 from provisioner.model.location import Port
 from provisioner.model.node import Node, NodeKind, Placement, State
-from provisioner.model.outcome import Reason
+from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning import fabric_rounds as tests_of
 from provisioner.planning import fabric_session as rules
 from provisioner.planning.fabric_verdicts import blockers_of, partners_of
@@ -90,9 +90,8 @@ def test_a_node_that_is_on_the_way_is_waited_for_a_while() -> None:
 
 def test_with_fewer_than_three_partners_nothing_begins() -> None:
     assert formed(seekers(3), []) == []
-    assert rules.waiting_for(host("n0"), [host("n1"), host("n2")], 3) == (
-        "gate C waits for partners: 2 of at least 3 are there"
-    )
+    assert rules.partners(host("n0"), [host("n0"), host("n1"), host("n2")]) == 2
+    assert rules.waiting_for(2, 3) == ("gate C waits for partners: 2 of at least 3 are there")
 
 
 def test_idle_certified_nodes_are_lent() -> None:
@@ -156,11 +155,26 @@ def test_an_outcome_answers_only_for_the_same_parts_and_the_same_validation() ->
 
 
 def test_a_wait_ends() -> None:
-    late = rules.too_long(host("n0"), report("n0"), POLICY, NOW + POLICY.wait_s)
+    late = rules.too_long(host("n0"), report("n0"), 2, POLICY, NOW + POLICY.wait_s)
 
-    assert rules.too_long(host("n0"), report("n0"), POLICY, NOW) is None
+    assert rules.too_long(host("n0"), report("n0"), 2, POLICY, NOW) is None
     assert late is not None
     assert late.reason is Reason.TIME_LIMIT
+    assert late.detail.startswith("no 3 partners in ")
+
+
+def test_who_has_partners_waits_until_they_are_gathered_and_is_not_told_that_there_are_none() -> (
+    None
+):
+    begun = report("n0").ended_at
+
+    def after(waited_s: float) -> Blocker | None:
+        return rules.too_long(host("n0"), report("n0"), 117, POLICY, begun + waited_s)
+
+    assert after(POLICY.wait_s + POLICY.gather_s) is None
+    late = after(POLICY.wait_s + POLICY.gather_s + 1.0)
+    assert late is not None
+    assert late.detail == "no session in 6 hours, though 117 partners are there"
 
 
 # --- a session's tests, answered by a table of what is broken

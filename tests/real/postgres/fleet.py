@@ -43,6 +43,8 @@ HOSTS = int(os.environ.get("HA_HOSTS", "0"))  # 0: as small as it can be
 LEASE_S = 4.0 if HOSTS <= 32 else 15.0
 # A device's hour in half a minute; of hundreds of hosts two cores would not keep up with that.
 SPEED = 120.0 if HOSTS <= 96 else 60.0
+# Whoever waits looks again after so much of a device's time: each half second or few seconds.
+POLL_S = 30.0 if HOSTS <= 96 else 240.0
 
 
 @dataclass
@@ -229,7 +231,12 @@ async def fleet(
 
 def _settings(asked: demo.Asked) -> dict[str, Any]:
     chosen = settings_of(asked.nodes, asked.speed).model_copy(
-        update={"api_serve": False, "lease_s": LEASE_S, "poll_s": 30.0}
+        update={
+            "api_serve": False,
+            "lease_s": LEASE_S,
+            "poll_s": POLL_S,
+            "switch_poll_s": max(10.0, POLL_S / 4),
+        }  # fmt: skip
     )
     told = chosen.model_dump(mode="json", exclude_defaults=True)
     # a daemon that was replaced is waited out for the window and the longest request

@@ -46,7 +46,9 @@ def server() -> Iterator[Server]:
 async def updated(there: Fleet) -> bool:
     """Every host is through its updates; in a full run, released."""
     wanted = {State.RELEASED} if HOSTS else UPDATED
-    return all(n.state in wanted for n in await there.nodes())
+    nodes = await there.nodes()
+    assert not [str(n.blockers) for n in nodes if n.state is State.QUARANTINED]
+    return all(n.state in wanted for n in nodes)
 
 
 async def mid_flash(there: Fleet) -> Daemon:

@@ -25,6 +25,8 @@ from provisioner.store.sql_store import SqlStore
 
 BEFORE = (Progress.PENDING, Progress.NOTIFIED, Progress.DEFERRED)  # of a node that may begin
 MANY = 16  # rows from which on one statement for all of them is worth a look at all
+# made once: every look of the daemon's loops asks
+_ALL = select(campaigns.c.id, campaigns.c.body).order_by(campaigns.c.created_at, campaigns.c.id)
 OVER = (CampaignState.DONE, CampaignState.ABORTED, CampaignState.DRAFT)
 
 
@@ -165,8 +167,7 @@ def read_campaign(connection: Connection, campaign_id: str) -> Campaign | None:
 
 def read_campaigns(connection: Connection) -> tuple[Campaign, ...]:
     """All campaigns, the oldest first."""
-    query = select(campaigns.c.id, campaigns.c.body)
-    rows = connection.execute(query.order_by(campaigns.c.created_at, campaigns.c.id))
+    rows = connection.execute(_ALL)
     return tuple(parse(Campaign, row.body, f"campaigns, {row.id}") for row in rows)
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, insert, select, update
+from sqlalchemy import ColumnElement, Connection, bindparam, insert, select, update
 
 from provisioner.model.case import Case, Notice
 from provisioner.ports.cases import Row
@@ -20,6 +20,12 @@ from provisioner.store.sql_store import SqlStore
 
 # kinds of the journal's rows that say whom a node served
 TENANCY = frozenset({"released", "request", "retired", "replaced"})
+# made once: a turn of a node asks whether it has a case
+_NEWEST_FIRST = select(cases.c.id, cases.c.body).order_by(
+    cases.c.opened_at.desc(), cases.c.id.desc()
+)
+_OPEN = _NEWEST_FIRST.where(cases.c.closed_at == 0.0)
+_OPEN_OF_NODE = _OPEN.where(cases.c.node == bindparam("name")).limit(1)
 
 
 class CaseRows:
@@ -29,11 +35,10 @@ class CaseRows:
         self._store = store
 
     async def open_cases(self) -> Sequence[Case]:
-        return await self._store.read(lambda c: _read(c, cases.c.closed_at == 0.0, 100_000))
+        return await self._store.read(lambda c: _cases(c.execute(_OPEN)))
 
     async def open_case(self, node: str) -> Case | None:
-        where = (cases.c.node == node) & (cases.c.closed_at == 0.0)
-        found = await self._store.read(lambda c: _read(c, where, 1))
+        found = await self._store.read(lambda c: _cases(c.execute(_OPEN_OF_NODE, {"name": node})))
         return found[0] if found else None
 
     async def case(self, case_id: str) -> Case | None:
@@ -99,9 +104,10 @@ def _beside(
 
 
 def _read(connection: Connection, where: ColumnElement[bool], limit: int) -> tuple[Case, ...]:
-    query = select(cases.c.id, cases.c.body).where(where)
-    order = (cases.c.opened_at.desc(), cases.c.id.desc())
-    rows = connection.execute(query.order_by(*order).limit(limit))
+    return _cases(connection.execute(_NEWEST_FIRST.where(where).limit(limit)))
+
+
+def _cases(rows: Iterable[Any]) -> tuple[Case, ...]:
     return tuple(parse(Case, row.body, f"cases, {row.id}") for row in rows)
 
 

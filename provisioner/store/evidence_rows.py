@@ -26,8 +26,16 @@ from provisioner.store.schema import (
     reports,
 )
 
-# made once: the watch reads a certificate at every look
+# made once: the watch reads a certificate at every look, a turn what was seen
 _CERTIFICATE = select(certificates.c.body).where(certificates.c.id == bindparam("name"))
+_NEWEST = (
+    select(inventories.c.body)
+    .where(inventories.c.node == bindparam("name"))
+    .order_by(inventories.c.id.desc())
+    .limit(1)
+)
+_REVOKED = select(certificates.c.revoked_at).where(certificates.c.id == bindparam("name"))
+_KEPT = select(evidence.c.size).where(evidence.c.digest == bindparam("wanted"))
 
 
 def put_inventory(connection: Connection, inventory: Inventory, now: float) -> None:
@@ -48,12 +56,7 @@ def put_inventory(connection: Connection, inventory: Inventory, now: float) -> N
 
 def read_inventory(connection: Connection, node: str) -> Inventory | None:
     """What was last seen of a node."""
-    body = connection.scalar(
-        select(inventories.c.body)
-        .where(inventories.c.node == node)
-        .order_by(inventories.c.id.desc())
-        .limit(1)
-    )
+    body = connection.scalar(_NEWEST, {"name": node})
     return None if body is None else parse_inventory(body)
 
 
@@ -91,7 +94,7 @@ def read_reports(connection: Connection, node: str, since: float) -> tuple[Healt
 
 def put_evidence(connection: Connection, digest: str, size: int, packed: bytes) -> None:
     """Keep raw output under its digest; the same output is kept once."""
-    if connection.scalar(select(evidence.c.size).where(evidence.c.digest == digest)) is not None:
+    if connection.scalar(_KEPT, {"wanted": digest}) is not None:
         return
     try:
         with connection.begin_nested():
@@ -153,9 +156,7 @@ def revoke(connection: Connection, certificate_id: str, reason: str, now: float)
 
 def revoked(connection: Connection, certificate_id: str) -> bool:
     """Fails closed: a certificate that is not in the store counts as revoked."""
-    row = connection.execute(
-        select(certificates.c.revoked_at).where(certificates.c.id == certificate_id)
-    ).first()
+    row = connection.execute(_REVOKED, {"name": certificate_id}).first()
     return row is None or row.revoked_at is not None
 
 

@@ -12,6 +12,13 @@ from provisioner.ports import Fenced
 from provisioner.store.records import parse
 from provisioner.store.schema import fabric_outcomes, fabric_sessions
 
+# made once: every waiting node asks
+_OPEN = (
+    select(fabric_sessions.c.id, fabric_sessions.c.body)
+    .where(fabric_sessions.c.ended_at == 0.0)
+    .order_by(fabric_sessions.c.id)
+)
+
 
 def put(
     connection: Connection, session: FabricSession, outcomes: Sequence[FabricOutcome]
@@ -53,10 +60,7 @@ def put_outcomes(connection: Connection, outcomes: Sequence[FabricOutcome]) -> N
 
 def read_open(connection: Connection) -> tuple[FabricSession, ...]:
     """Every session that is under way."""
-    query = select(fabric_sessions.c.id, fabric_sessions.c.body)
-    query = query.where(fabric_sessions.c.ended_at == 0.0).order_by(fabric_sessions.c.id)
-    rows = connection.execute(query)
-    return tuple(_session(row.body) for row in rows)
+    return tuple(_session(row.body) for row in connection.execute(_OPEN))
 
 
 @lru_cache(maxsize=16)  # every waiting node looks at every session: parsed once after each round

@@ -13,13 +13,19 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, bindparam, select
 
 from provisioner.model.node import Node
 from provisioner.store.records import parse, parse_node
 from provisioner.store.schema import nodes
 
 Changed = Sequence[tuple[int, Node]]
+# made once: every tick and every turn asks
+_CHANGED = (
+    select(nodes.c.changed, nodes.c.body)
+    .where(nodes.c.changed > bindparam("seen"))
+    .order_by(nodes.c.changed)
+)
 NAMES_MAX = 500  # in one statement; SQLite before 3.32 takes 999 variables
 
 
@@ -52,11 +58,7 @@ class Fleet:
 
 
 def _after(connection: Connection, number: int) -> Changed:
-    rows = connection.execute(
-        select(nodes.c.changed, nodes.c.body)
-        .where(nodes.c.changed > number)
-        .order_by(nodes.c.changed)
-    )
+    rows = connection.execute(_CHANGED, {"seen": number})
     # past the cache of single nodes: a whole fleet would only drive everything else out of it
     return [(changed, parse(Node, body, "nodes")) for changed, body in rows]
 

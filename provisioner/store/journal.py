@@ -19,6 +19,8 @@ from provisioner.store.records import canonical, clean, parse_object
 from provisioner.store.schema import journal
 
 GENESIS = "0" * 64
+# made once: each row needs the one before
+_LAST = select(journal.c.seq, journal.c.digest).order_by(journal.c.seq.desc()).limit(1)
 
 # One page of `read`: some 5 MB of usual rows, so that no caller fetches years by accident.
 LIMIT_MAX = 10_000
@@ -42,9 +44,7 @@ def append(
     connection: Connection, kind: str, node: str, detail: Mapping[str, Any], now: float
 ) -> None:
     """One more row. The caller's transaction is the only writer, so that the numbers are dense."""
-    last = connection.execute(
-        select(journal.c.seq, journal.c.digest).order_by(journal.c.seq.desc()).limit(1)
-    ).first()
+    last = connection.execute(_LAST).first()
     seq, previous = (last.seq + 1, last.digest) if last else (1, GENESIS)
     row = {
         "seq": seq,

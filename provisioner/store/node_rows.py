@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, func, insert, select, update
+from sqlalchemy import Connection, bindparam, func, insert, select, update
 
 from provisioner.model.node import Node
 from provisioner.ports.errors import StaleWrite
 from provisioner.store.records import parse_node
 from provisioner.store.schema import nodes
+
+# made once: to build a statement costs more than to run it
+_NODE = select(nodes.c.body).where(nodes.c.id == bindparam("name"))
+_LAST_CHANGE = select(func.coalesce(func.max(nodes.c.changed), 0))
 
 
 def add_node(connection: Connection, node: Node) -> Node:
@@ -21,7 +25,7 @@ def add_node(connection: Connection, node: Node) -> Node:
 
 def read_node(connection: Connection, node_id: str) -> Node | None:
     """The node as it is now, or None."""
-    body = connection.scalar(select(nodes.c.body).where(nodes.c.id == node_id))
+    body = connection.scalar(_NODE, {"name": node_id})
     return None if body is None else parse_node(body)
 
 
@@ -40,7 +44,7 @@ def save_node(connection: Connection, node: Node) -> Node:
 
 def _next_change(connection: Connection) -> int:
     """Above every other one. Writers take turns, so nobody else gets it, and none comes late."""
-    return int(connection.scalar(select(func.coalesce(func.max(nodes.c.changed), 0))) or 0) + 1
+    return int(connection.scalar(_LAST_CHANGE) or 0) + 1
 
 
 def _columns(node: Node) -> dict[str, object]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, func, insert, select, update
+from sqlalchemy import Connection, Row, bindparam, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from provisioner.model.operation import ActionStatus, LedgerEntry, Operation, OperationStatus
@@ -20,6 +20,21 @@ from provisioner.store.schema import ledger, operations
 # Statuses after which an action is no longer under way; `settled_at` is the time of the last.
 SETTLED = frozenset(
     {ActionStatus.CONFIRMED, ActionStatus.ABSENT, ActionStatus.FAILED, ActionStatus.UNCLEAR}
+)
+
+# made once: every turn of every operation runs these
+_ONE = select(operations).where(operations.c.id == bindparam("wanted"))
+_ACTIVE = (
+    select(operations)
+    .where(operations.c.status == str(OperationStatus.ACTIVE))
+    .order_by(operations.c.node)
+)
+_OF_NODE = select(ledger).where(ledger.c.node == bindparam("name")).order_by(ledger.c.id)
+_HELD = update(operations).where(
+    operations.c.id == bindparam("wanted"),
+    operations.c.epoch == bindparam("held_epoch"),
+    operations.c.version == bindparam("held_version"),
+    operations.c.status == str(OperationStatus.ACTIVE),
 )
 
 
@@ -72,18 +87,13 @@ def _operation(row: Row[Any]) -> Operation:
 
 def read_operation(connection: Connection, operation_id: str) -> Operation | None:
     """One operation, active or not."""
-    row = connection.execute(select(operations).where(operations.c.id == operation_id)).first()
+    row = connection.execute(_ONE, {"wanted": operation_id}).first()
     return None if row is None else _operation(row)
 
 
 def active_operations(connection: Connection) -> Sequence[Operation]:
     """What a daemon drives again when it starts, by node."""
-    rows = connection.execute(
-        select(operations)
-        .where(operations.c.status == str(OperationStatus.ACTIVE))
-        .order_by(operations.c.node)
-    )
-    return tuple(map(_operation, rows))
+    return tuple(map(_operation, connection.execute(_ACTIVE)))
 
 
 def take(connection: Connection, operation_id: str) -> Operation:
@@ -111,21 +121,18 @@ def fence(connection: Connection, operation: Operation) -> Operation:
             "note": clean(operation.note),
         }
     )
-    done = connection.execute(
-        update(operations)
-        .where(
-            operations.c.id == operation.id,
-            operations.c.epoch == operation.epoch,
-            operations.c.version == operation.version,
-            operations.c.status == str(OperationStatus.ACTIVE),
-        )
-        .values(
-            version=written.version,
-            status=str(written.status),
-            phase=written.phase,
-            note=written.note,
-        )
-    )
+    held = {
+        "wanted": operation.id,
+        "held_epoch": operation.epoch,
+        "held_version": operation.version,
+    }
+    values = {
+        "version": written.version,
+        "status": str(written.status),
+        "phase": written.phase,
+        "note": written.note,
+    }
+    done = connection.execute(_HELD, held | values)
     if done.rowcount != 1:
         raise Fenced(
             f"operation {operation.id} is no longer at epoch {operation.epoch}, "
@@ -216,8 +223,7 @@ def last_entry(connection: Connection, operation_id: str, action: str) -> Ledger
 
 def entries(connection: Connection, node: str) -> Sequence[LedgerEntry]:
     """Every action on one node, oldest first."""
-    rows = connection.execute(select(ledger).where(ledger.c.node == node).order_by(ledger.c.id))
-    return tuple(map(_entry, rows))
+    return tuple(map(_entry, connection.execute(_OF_NODE, {"name": node})))
 
 
 def _entry(row: Row[Any]) -> LedgerEntry:

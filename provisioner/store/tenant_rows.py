@@ -18,6 +18,8 @@ from provisioner.store import node_rows
 from provisioner.store.records import parse
 from provisioner.store.schema import tenants
 
+_ALL = select(tenants.c.name, tenants.c.body).order_by(tenants.c.name)  # made once
+
 
 def put_tenant(connection: Connection, tenant: Tenant) -> None:
     """Make or replace a tenant of the expected-hardware list; one that has a number stays."""
@@ -94,7 +96,7 @@ def read_tenant(connection: Connection, name: str) -> Tenant | None:
 
 def read_tenants(connection: Connection) -> Sequence[Tenant]:
     """Every tenant, by name."""
-    rows = connection.execute(select(tenants.c.name, tenants.c.body).order_by(tenants.c.name))
+    rows = connection.execute(_ALL)
     return tuple(parse(Tenant, row.body, f"tenants, {row.name}") for row in rows)
 
 

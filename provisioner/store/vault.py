@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
 from provisioner.ports.errors import StaleWrite
 from provisioner.ports.wire import Secret
@@ -20,6 +20,11 @@ from provisioner.store.schema import credentials
 from provisioner.store.sql_store import SqlStore
 
 Login = tuple[str, Secret]
+# made once: every turn of every operation needs some logins
+_SEALED = {
+    column: select(credentials.c[column]).where(credentials.c.name == bindparam("wanted"))
+    for column in ("current", "pending")
+}
 
 
 async def open_vault(store: SqlStore, directory: Path, environ: Mapping[str, str]) -> Vault:
@@ -80,8 +85,7 @@ class Vault:
             connection.execute(insert(credentials).values(name=name, **values))
 
     def _login(self, connection: Connection, name: str, column: str) -> Login | None:
-        query = select(credentials.c[column]).where(credentials.c.name == name)
-        sealed = connection.scalar(query)
+        sealed = connection.scalar(_SEALED[column], {"wanted": name})
         if sealed is None:
             return None
         username, password = json.loads(self._key.open(sealed, f"credential {name}"))

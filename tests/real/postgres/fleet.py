@@ -236,7 +236,7 @@ def _settings(asked: demo.Asked) -> dict[str, Any]:
             "lease_s": LEASE_S,
             "poll_s": POLL_S,
             "switch_poll_s": max(10.0, POLL_S / 4),
-        }  # fmt: skip
+        }
     )
     told = chosen.model_dump(mode="json", exclude_defaults=True)
     # a daemon that was replaced is waited out for the window and the longest request

@@ -84,11 +84,15 @@ async def _introduce(
     ours = await credentials.current(name) if credentials is not None else None
     if ours is not None:
         address = replace(address, username=ours[0], secret=ours[1])
+    factory_fresh = credentials is not None and ours is None
     try:
+        if factory_fresh and await transport.password_change(address) is not None:
+            raise LoginRefused("its factory password must be changed before it tells anything")
         inventory = await Redfish(transport, address, quirk).identity()
     except LoginRefused:
-        if credentials is None or ours is not None:
+        if not factory_fresh:
             raise
+        assert credentials is not None
         seen: list[Inventory] = []
 
         async def shown(client: Redfish) -> bool:

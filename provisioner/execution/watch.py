@@ -81,8 +81,8 @@ class BudgetedTransport:
     async def fingerprint(self, bmc: BmcAddress) -> str:
         return await self._inner.fingerprint(bmc)
 
-    def password_change(self, bmc: BmcAddress) -> str | None:
-        return self._inner.password_change(bmc)
+    async def password_change(self, bmc: BmcAddress) -> str | None:
+        return await self._inner.password_change(bmc)
 
     async def forget(self, bmc: BmcAddress) -> None:
         await self._inner.forget(bmc)

@@ -109,10 +109,10 @@ class BmcTransport(Protocol):
         """SHA-256 of the certificate the BMC presents now, for pinning on first use."""
         ...
 
-    def password_change(self, bmc: BmcAddress) -> str | None:
-        """The account whose password the BMC wants changed first, as the login of now was told.
+    async def password_change(self, bmc: BmcAddress) -> str | None:
+        """Log in, unless somebody is: the account whose password must be changed before all else.
 
-        "" if it named none; None if it wants no change, or nobody is logged in.
+        As the login was told; "" if no account was named, None if nothing is to be changed.
         """
         ...
 

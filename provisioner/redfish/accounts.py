@@ -12,9 +12,9 @@ from provisioner.redfish.walk import CHANGE_FIRST
 
 async def set_password(service: Service, username: str, new: Secret) -> Blocker | None:
     """PATCH the account's Password. A factory BMC that answers nothing else names the account."""
-    named = service.transport.password_change(service.address)
     own = username == service.address.username
-    path = named if named and own else await _account(service, username)
+    named = await service.transport.password_change(service.address) if own else None
+    path = named or await _account(service, username)
     if isinstance(path, Blocker):
         return path
     rule = service.quirk.password_if_match

@@ -89,7 +89,8 @@ async def identity(walk: Walk, quirk: Quirk) -> Inventory:
     parts = Parts("")
     parts.systems(systems)
     if dpu:
-        chassis = of_type(await walk.first(root, "Chassis"), "Chassis")
+        told = text(systems[0].data.get("SerialNumber")) is not None  # older BMCs: by a chassis
+        chassis = [] if told else of_type(await walk.first(root, "Chassis"), "Chassis")
         parts.card(systems[0], chassis, await _oem(walk, systems[0]))
     host = None if dpu else host_system(systems)
     devices = parts.devices

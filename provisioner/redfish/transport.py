@@ -71,10 +71,9 @@ class RedfishTransport:
         async with self._slots:
             return await presented_fingerprint(bmc.url)
 
-    def password_change(self, bmc: BmcAddress) -> str | None:
+    async def password_change(self, bmc: BmcAddress) -> str | None:
         """As the port says."""
-        line = self._line(bmc)
-        login = line.login if line.login_address == bmc else None
+        login = await self.authorization(bmc)
         return login.password_change if login else None
 
     async def authorization(self, bmc: BmcAddress) -> Login | None:

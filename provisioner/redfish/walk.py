@@ -25,6 +25,7 @@ from provisioner.redfish.messages import body_of, told
 from provisioner.redfish.parsing import MEMBERS_MAX, Json, as_object, at, link, path_of, truth
 
 ROOT = "/redfish/v1"
+_EXPANDED = "?$expand=.($levels=1)"
 _PAGES_MAX = 64  # of one collection: 50 members a page (Dell) reach MEMBERS_MAX well before
 _SILENT_MAX = 3  # reads without an answer in one walk; then the BMC counts as gone
 _BYTES_MAX = 32 * 1024 * 1024  # of all answers of one walk; a DGX gives under two
@@ -179,7 +180,7 @@ class Walk:
     async def _first_page(self, collection: str, *, expand: bool) -> Resource:
         if expand and self._expand:
             known = len(self.gaps)
-            page = await self.read(f"{collection}?$expand=.($levels=1)")
+            page = await self.read(collection + _EXPANDED)
             if page.data or any(CHANGE_FIRST in g.detail for g in self.gaps[known:]):
                 return page
             del self.gaps[known:]  # not being able to expand is no gap
@@ -219,7 +220,8 @@ class Walk:
     def _gap(self, path: str, reason: Reason, detail: str) -> Resource:
         if self._chart is not None:
             self._chart.clear()  # the tree may be another one now
-        self.gaps.append(Gap(reason=reason, source=path, detail=detail[:200]))
+        source = path.removesuffix(_EXPANDED)
+        self.gaps.append(Gap(reason=reason, source=source, detail=detail[:200]))
         return Resource(path)
 
 

@@ -94,7 +94,7 @@ class MemoryBmcs:
     async def fingerprint(self, bmc: BmcAddress) -> str:
         return "00" * 32
 
-    def password_change(self, bmc: BmcAddress) -> str | None:
+    async def password_change(self, bmc: BmcAddress) -> str | None:
         return None  # there is no login that could have been told
 
     async def forget(self, bmc: BmcAddress) -> None:

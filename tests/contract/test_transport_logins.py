@@ -94,7 +94,7 @@ def test_s10_a_demanded_password_change_is_told_and_still_lets_the_change_throug
             )
 
             assert reply.status == 204
-            assert transport.password_change(bmc.address()) == account
+            assert await transport.password_change(bmc.address()) == account
             await transport.close()
 
     run(scenario())

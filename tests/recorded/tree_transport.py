@@ -38,7 +38,7 @@ class TreeTransport:
         """No certificate."""
         return ""
 
-    def password_change(self, bmc: BmcAddress) -> str | None:
+    async def password_change(self, bmc: BmcAddress) -> str | None:
         """No login."""
         return None
 

@@ -50,7 +50,7 @@ class Fleet:
     async def fingerprint(self, bmc: BmcAddress) -> str:
         return ""
 
-    def password_change(self, bmc: BmcAddress) -> str | None:
+    async def password_change(self, bmc: BmcAddress) -> str | None:
         return None
 
     async def forget(self, bmc: BmcAddress) -> None:

@@ -9,24 +9,19 @@ import uuid
 from collections.abc import Sequence
 
 from provisioner import checks
-from provisioner.checks.threshold_data import THRESHOLDS
 from provisioner.control.observer import Observer
 from provisioner.execution.hold import Hold
 from provisioner.execution.validator import Validator
-from provisioner.model.cohort import Baseline, Sample
 from provisioner.model.health import CheckResult, HealthReport
 from provisioner.model.inventory import Inventory
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.outcome import Blocker
-from provisioner.planning import baseline, certification, cohort, error_history, gates
+from provisioner.planning import certification, cohort, error_history, gates
 from provisioner.planning.journey import may_enter
 from provisioner.planning.lifecycle import View
 from provisioner.ports import Clock, Store
 from provisioner.settings import Settings
 from provisioner.store.signing import Signer
-
-_COHORT = cohort.Policy()
-_LEARNING = baseline.LearningPolicy()
 
 
 class Certifier:
@@ -69,8 +64,7 @@ class Certifier:
         if node.kind is NodeKind.HOST:
             report = await self._with_history(node, view.inventory, report)
         sample = cohort.sample_of(report, view.inventory, node.profile, node.location.rack)
-        others = await self._store.samples(node.profile, sample.versions, cohort.MEMBERS_MAX)
-        found = cohort.judge(sample, others, _COHORT)
+        found = await self._observer.cohorts.held_against(sample)
         report = cohort.applied(report, found)
         summary = {
             "causes": list(report.causes),
@@ -79,8 +73,7 @@ class Certifier:
         await hold.record(inventory=view.inventory, report=report, journal=[("validated", summary)])
         if node.kind is NodeKind.HOST:
             sample = sample.model_copy(update={"sound": sample.sound and not found})
-            await self._store.put_sample(sample)
-            await self._learn([*(s for s in others if s.node != node.id), sample], sample)
+            await self._observer.cohorts.keep(sample)
         return ()
 
     async def prove(self, hold: Hold, node: Node, view: View) -> Sequence[Blocker]:
@@ -112,9 +105,7 @@ class Certifier:
         await hold.record(inventory=view.inventory, report=report, journal=[("proved", detail)])
         if view.fabric.passed:  # figures of tests among nodes teach their floors too
             sample = cohort.sample_of(report, view.inventory, node.profile, node.location.rack)
-            others = await self._store.samples(node.profile, sample.versions, cohort.MEMBERS_MAX)
-            await self._store.put_sample(sample)
-            await self._learn([*(s for s in others if s.node != node.id), sample], sample)
+            await self._observer.cohorts.keep(sample)
         return ()
 
     async def certify(self, hold: Hold, node: Node, view: View) -> Sequence[Blocker]:
@@ -172,25 +163,3 @@ class Certifier:
         texts = [await self._store.evidence(digest) or "" for digest in digests]
         past = error_history.history(texts, self._validator.slots(node, inventory))
         return error_history.judged(report, past, error_history.remedied(reports), now)
-
-    async def _learn(self, samples: Sequence[Sample], newest: Sample) -> None:
-        """Look again at every metric that the newest sample has and nobody publishes a floor of."""
-        known = {b.metric: b for b in await self._store.baselines(newest.profile)}
-        groups = sorted({cohort.group_of(name) for name in newest.measured})
-        for metric in (g for g in groups if _unpublished(g)):
-            found = baseline.learn(
-                metric,
-                samples,
-                previous=known.get(metric),
-                published=None,
-                policy=_LEARNING,
-                now=self._clock.now(),
-            )
-            if isinstance(found, Baseline):
-                await self._store.put_baseline(found)
-
-
-def _unpublished(metric: str) -> bool:
-    """Whether some GPU model has no floor of it; `thresholds.find` prefers a published one."""
-    row = THRESHOLDS.get(metric)
-    return row is not None and any(limit.value is None for limit in row.values.values())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from provisioner import components
 from provisioner.control.alert_keeper import revoking
 from provisioner.control.choosing import choose
+from provisioner.control.cohorts import Cohorts
 from provisioner.control.fabric_standing import FabricStanding
 from provisioner.control.neighbours import neighbours
 from provisioner.execution.collector import Collector
@@ -14,7 +15,7 @@ from provisioner.model.matrix import Matrix
 from provisioner.model.node import Boots, Node, NodeKind, Placement, State
 from provisioner.model.outcome import Blocker
 from provisioner.model.plan import Plan, Step, StepKind
-from provisioner.planning import certification, cohort, deployment, erasure, gates
+from provisioner.planning import certification, deployment, erasure, gates
 from provisioner.planning.admission import neighbours_busy
 from provisioner.planning.case_policy import waits_for
 from provisioner.planning.history import history
@@ -52,6 +53,7 @@ class Observer:
         self._cases = cases  # None: nothing is repaired here
         self._telemetry = telemetry
         self._erasure = erasure.policy_of(settings)
+        self.cohorts = Cohorts(store, clock)
         self._fabric = FabricStanding(store, clock, settings)
         self.matrix_digest = matrix.digest()
 
@@ -229,7 +231,7 @@ class Observer:
                 now=self._clock.now(),
             )
             if node.state is State.CERTIFIED and node.kind is NodeKind.HOST:
-                problems += await self._unlike(node, inventory)
+                problems += await self.cohorts.unlike(node, inventory)
                 problems += gates.refused(certificate, self._settings.gates_to_release)
         problems = tuple(dict.fromkeys((*problems, *await self._fabric.accused(node, certificate))))
         tenants = {t.name: t for t in await self._store.tenants()}
@@ -244,16 +246,6 @@ class Observer:
             tenant_vrf=tenant.vrf if tenant else "",
             in_session=await self._fabric.in_session(node),
         )
-
-    async def _unlike(self, node: Node, inventory: Inventory) -> tuple[Blocker, ...]:
-        """Why a node that waits for a tenant is unlike its fleet, which may have grown since."""
-        versions = cohort.version_set(inventory)
-        samples = await self._store.samples(node.profile, versions, cohort.MEMBERS_MAX)
-        mine = next((s for s in samples if s.node == node.id), None)
-        if mine is None:
-            return ()
-        found = cohort.judge(mine, samples, cohort.Policy())
-        return tuple(cohort.blocker(outlier) for outlier in found[:3])
 
     async def _system_first(
         self, node: Node, inventory: Inventory, operation: str, *, running: bool

@@ -82,15 +82,15 @@ class Reconciler:
                 continue  # somebody (a person, the allocator) changed the node: look again
             if not (blockers or isinstance(turn, Wait)) or isinstance(turn, Enter):
                 failures = 0  # waiting is no success of what failed before
-            if isinstance(turn, Wait):
-                await self._note(hold, turn.why)
-                if not failures and not unseen and self.leaves(hold.operation.id):
-                    return  # between two turns nothing is known here that is not stored
-                wait_s = min(turn.after_s, self._settings.retry_max_s)
-                await self._clock.sleep(wait_s)
-            elif isinstance(turn, Rest):
+            if isinstance(turn, Rest):
                 await self._store.end_operation(hold.operation, OperationStatus.DONE, turn.why)
                 return
+            if isinstance(turn, Wait):
+                await self._note(hold, turn.why)
+            if not failures and not unseen and self.leaves(hold.operation.id):
+                return  # between two turns nothing is known here that is not stored
+            if isinstance(turn, Wait):
+                await self._clock.sleep(min(turn.after_s, self._settings.retry_max_s))
 
     async def _fail(self, hold: Hold, blockers: tuple[Blocker, ...], failures: int) -> Turn:
         """What follows a turn that failed; a lasting failure is entered at once."""

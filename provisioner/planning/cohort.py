@@ -12,7 +12,8 @@ import hashlib
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from statistics import NormalDist, median
 
 from provisioner.model.base import Record
@@ -20,7 +21,7 @@ from provisioner.model.cohort import Sample
 from provisioner.model.health import CheckResult, Finding, HealthReport, Severity, Verdict
 from provisioner.model.inventory import Inventory
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.planning.metrics import MetricRule, matters, rule_of
+from provisioner.planning.metrics import MetricRule, matters, rule_of, worse_by
 
 _RAIL = re.compile(r"rail ?[0-9]+")
 MEMBERS_MAX = 512  # the newest samples that a node is held against; more tell nothing new
@@ -97,6 +98,7 @@ def outliers(samples: Sequence[Sample], policy: Policy) -> tuple[Outlier, ...]:
     return tuple(sorted(found, key=lambda o: (o.z, o.node, o.metric)))
 
 
+@lru_cache(maxsize=16_384)  # a node has some 2,000 figures, and others of its profile the same
 def group_of(metric: str) -> str:
     """What is compared with one another: the metric, and the rail where the part is one."""
     name, _, part = metric.partition("/")
@@ -112,8 +114,9 @@ def _worse(
     typical, spread = _centre([value for _, _, value in members])
     # among thousands somebody is always far out: the limit grows with the number of members
     z_max = max(policy.z_max, NormalDist().inv_cdf(1 - policy.chance / len(members)))
+    effect = worse_by(rule, typical)
     for node, metric, value in members:
-        if not matters(rule, value, typical):
+        if rule.sign * (typical - value) <= effect:
             continue
         z = rule.sign * (value - typical) / spread if spread else float("-inf")
         if z < -z_max:
@@ -156,6 +159,20 @@ def siblings(sample: Sample) -> tuple[Outlier, ...]:
     return tuple(found)
 
 
+def judged(members: Sequence[Sample], policy: Policy) -> Mapping[str, tuple[Outlier, ...]]:
+    """Who of one cohort is unlike the others: as `judge` of each, at the cost of one."""
+    far: dict[str, list[Outlier]] = defaultdict(list)
+    for outlier in outliers([s for s in members if s.sound], policy):
+        far[outlier.node].append(outlier)
+    found = {}
+    for member in members:
+        if member.sound:
+            found[member.node] = _with_siblings(member, far.get(member.node, ()))
+        else:  # it is no measure for others, but is measured by them
+            found[member.node] = judge(member, members, policy)
+    return {node: worst for node, worst in found.items() if worst}
+
+
 def judge(sample: Sample, others: Sequence[Sample], policy: Policy) -> tuple[Outlier, ...]:
     """What is wrong with one node's numbers, held against the sound nodes of its cohort.
 
@@ -168,7 +185,11 @@ def judge(sample: Sample, others: Sequence[Sample], policy: Policy) -> tuple[Out
         and s.node != sample.node
         and (s.profile, s.versions) == (sample.profile, sample.versions)
     ]
-    found = [o for o in outliers([*like, sample], policy) if o.node == sample.node]
+    far = outliers([*like, sample], policy)
+    return _with_siblings(sample, [o for o in far if o.node == sample.node])
+
+
+def _with_siblings(sample: Sample, found: Sequence[Outlier]) -> tuple[Outlier, ...]:
     told = {o.metric for o in found}
     return (*found, *(o for o in siblings(sample) if o.metric not in told))
 

@@ -44,7 +44,7 @@ RULES: dict[str, MetricRule] = {
 }
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=16_384)
 def rule_of(name: str) -> MetricRule | None:
     """The rule of "name/part", "name after load/part" or "name"; None: it is not compared."""
     metric = name.partition("/")[0].partition(" after ")[0]
@@ -56,5 +56,9 @@ def rule_of(name: str) -> MetricRule | None:
 
 def matters(rule: MetricRule, value: float, reference: float) -> bool:
     """Whether `value` is worse than `reference` by more than the rule's effect."""
-    worse_by = rule.sign * (reference - value)
-    return worse_by > max(rule.relative * abs(reference), rule.absolute)
+    return rule.sign * (reference - value) > worse_by(rule, reference)
+
+
+def worse_by(rule: MetricRule, reference: float) -> float:
+    """By how much a value may be worse than `reference` without any meaning."""
+    return max(rule.relative * abs(reference), rule.absolute)

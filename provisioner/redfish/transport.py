@@ -59,9 +59,10 @@ class RedfishTransport:
         line = self._line(bmc)
         if (known := line.known(bmc, call, _now())) is not None:
             return known
-        async with line.reads if call.method in SAFE else line.write, self._slots:
-            if call.method in SAFE:
+        if call.method in SAFE:
+            async with line.reads, self._slots:
                 return await self._read(line, bmc, call)
+        async with line.write, self._slots:
             if call.method != "PATCH":  # a setting makes it no other BMC; an action may
                 line.doubt()
             return await self._write(line, bmc, call)
@@ -72,7 +73,6 @@ class RedfishTransport:
             return await presented_fingerprint(bmc.url)
 
     async def password_change(self, bmc: BmcAddress) -> str | None:
-        """As the port says."""
         login = await self.authorization(bmc)
         return login.password_change if login else None
 
@@ -181,8 +181,7 @@ class RedfishTransport:
     async def _exchanged(
         self, line: Line, bmc: BmcAddress, call: Call, login: Login | None, *, keep_alive: bool
     ) -> Reply:
-        safe = call.method in SAFE
-        kept = safe or keep_alive
+        kept = (safe := call.method in SAFE) or keep_alive
         try:
             reply = await self._http.send(bmc, call, login, line.coding, keep_alive=kept)
         except PortError:
@@ -258,8 +257,7 @@ class RedfishTransport:
                 self._governor.unanswered(bmc.url, credential)
             raise Unreachable(str(error), maybe_executed=False) from None
         self._governor.succeeded(bmc.url, credential)
-        line.login, line.login_address = login, bmc
-        line.used_s = _now()
+        line.login, line.login_address, line.used_s = login, bmc, _now()
         return login
 
     def _refused(self, line: Line, bmc: BmcAddress, login: Login) -> NoReturn:
@@ -279,8 +277,6 @@ class RedfishTransport:
         self._logouts.add(logout)
         logout.add_done_callback(self._logouts.discard)
         await asyncio.shield(logout)
-
-    # what is kept
 
     def _line(self, bmc: BmcAddress) -> Line:
         return self._lines.setdefault(bmc.url, Line())

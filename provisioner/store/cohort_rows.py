@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, delete, insert, select
+from sqlalchemy import Connection, bindparam, delete, func, insert, select
 
 from provisioner.model.cohort import Baseline, Sample
 from provisioner.store.records import parse
 from provisioner.store.schema import baselines, samples
+
+# made once: each node that waits for a tenant asks
+_MARK = select(func.count(), func.max(samples.c.taken_at)).where(
+    samples.c.profile == bindparam("of"), samples.c.versions == bindparam("running")
+)
 
 
 def put_sample(connection: Connection, sample: Sample) -> None:
@@ -34,6 +39,12 @@ def read_samples(
     query = query.order_by(samples.c.taken_at.desc(), samples.c.node).limit(limit)
     rows = connection.execute(query)
     return tuple(parse(Sample, row.body, f"samples, {row.node}") for row in rows)
+
+
+def read_mark(connection: Connection, profile: str, versions: str) -> tuple[int, float]:
+    """How many samples of a set of versions there are, and when the newest was taken."""
+    row = connection.execute(_MARK, {"of": profile, "running": versions}).one()
+    return int(row[0]), float(row[1] or 0.0)
 
 
 def put_baseline(connection: Connection, baseline: Baseline) -> None:

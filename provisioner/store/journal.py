@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from sqlalchemy import Connection, Row, insert, select
@@ -54,6 +55,24 @@ def append(
         "detail": canonical(detail),
     }
     connection.execute(insert(journal).values(**row, digest=chain(previous, row)))
+
+
+async def verify(
+    look: Callable[[Callable[[Connection], Any]], Awaitable[Any]], known: tuple[int, str] | None
+) -> ChainCheck:
+    """Follow the whole chain, a page at a time; `look` runs work on one snapshot.
+
+    `known`: (number of rows, head) of an earlier check, kept elsewhere; without it, rows cut off
+    at the end are not noticed.
+    """
+    if known is not None:
+        rows, head = known
+        if await look(lambda c: digest_at(c, rows)) != head:
+            return ChainCheck(0, GENESIS, rows, "not the known journal")
+    check, more = ChainCheck(0, GENESIS), True
+    while more:  # ends with the table: each page begins after the last
+        check, more = await look(partial(check_page, so_far=check))
+    return check
 
 
 def chain(previous: str, row: Mapping[str, Any]) -> str:

@@ -238,6 +238,9 @@ class SqlStore:
     async def samples(self, profile: str, versions: str | None, limit: int) -> Sequence[Sample]:
         return await self.read(lambda c: cohort_rows.read_samples(c, profile, versions, limit))
 
+    async def samples_mark(self, profile: str, versions: str) -> tuple[int, float]:
+        return await self.read(lambda c: cohort_rows.read_mark(c, profile, versions))
+
     async def put_baseline(self, baseline: Baseline) -> None:
         await self.write(lambda c: cohort_rows.put_baseline(c, baseline))
 
@@ -282,19 +285,8 @@ class SqlStore:
         return await self.read(lambda c: chain.read(c, after, limit))
 
     async def verify_journal(self, known: tuple[int, str] | None = None) -> chain.ChainCheck:
-        """Follow the whole chain, a page at a time.
-
-        `known`: (number of rows, head) of an earlier check, kept elsewhere; without it, rows cut
-        off at the end are not noticed.
-        """
-        if known is not None:
-            rows, head = known
-            if await self.read(lambda c: chain.digest_at(c, rows)) != head:
-                return chain.ChainCheck(0, chain.GENESIS, rows, "not the known journal")
-        check, more = chain.ChainCheck(0, chain.GENESIS), True
-        while more:  # ends with the table: each page begins after the last
-            check, more = await self.read(partial(chain.check_page, so_far=check))
-        return check
+        """See `journal.verify`."""
+        return await chain.verify(self.read, known)
 
     async def put_matrix(self, digest: str, text: str, now: float) -> None:
         await self.write(lambda c: evidence_rows.put_matrix(c, digest, text, now))

@@ -163,9 +163,7 @@ def test_a_wait_ends() -> None:
     assert late.detail.startswith("no 3 partners in ")
 
 
-def test_who_has_partners_waits_until_they_are_gathered_and_is_not_told_that_there_are_none() -> (
-    None
-):
+def test_who_has_partners_waits_until_they_are_gathered() -> None:
     begun = report("n0").ended_at
 
     def after(waited_s: float) -> Blocker | None:

@@ -1,6 +1,7 @@
 """`make crash-points`: the daemon dies at every point of the journey; prints how many there are.
 
-With `--every N` only at each N-th, with `--leg NAME` only at those of one leg; `--awaits` lists the
+With `--every N` only at each N-th, with `--leg NAME` only at those of one leg, there from point
+`--since N` on, where an earlier run was ended; `--awaits` lists the
 awaits of the path's modules that this journey does not come to.
 """
 
@@ -35,6 +36,7 @@ def main() -> int:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--every", type=int, default=1)
     options.add_argument("--leg", choices=NAMES, help="go to it without deaths, and no further")
+    options.add_argument("--since", type=int, default=1, metavar="N", help="of each leg")
     options.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     options.add_argument("--awaits", action="store_true")
     given = options.parse_args()
@@ -43,7 +45,7 @@ def main() -> int:
 
     def chosen(leg: str, number: int) -> bool:
         nonlocal done
-        if number % given.every or given.leg not in (None, leg):
+        if number % given.every or number < given.since or given.leg not in (None, leg):
             return False
         done += 1
         if done % 25 == 0:

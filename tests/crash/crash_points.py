@@ -1,8 +1,8 @@
 """`make crash-points`: the daemon dies at every point of the journey; prints how many there are.
 
 With `--every N` only at each N-th, with `--leg NAME` only at those of one leg, there from point
-`--since N` on, where an earlier run was ended; `--awaits` lists the
-awaits of the path's modules that this journey does not come to.
+`--since N` on, where an earlier run was ended; `--awaits` lists the awaits of the path's modules
+that this journey does not come to.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The fleet's comparison at the edge: reads what nodes measured, and judges all of them at once.
 
-A sample of a node has some 2,000 figures, of which 512 make a cohort: a fraction of a second and
-100 MB. So it is read by one at a time, and judged anew only when somebody measured again: each of
-256 nodes that waited for a tenant did all of that by itself at every look.
+A node has some 1,700 figures, and 512 nodes make a cohort: half a second and 50 MB. So a cohort is
+read by one at a time, and judged anew only when somebody measured again: 256 nodes that waited for
+a tenant did all of that, each by itself, at every look.
 """
 
 from __future__ import annotations

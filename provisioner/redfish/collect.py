@@ -89,7 +89,7 @@ async def identity(walk: Walk, quirk: Quirk) -> Inventory:
     parts = Parts("")
     parts.systems(systems)
     if dpu:
-        told = text(systems[0].data.get("SerialNumber")) is not None  # older BMCs: by a chassis
+        told = text(systems[0].data.get("SerialNumber")) is not None  # else a chassis tells it
         chassis = [] if told else of_type(await walk.first(root, "Chassis"), "Chassis")
         parts.card(systems[0], chassis, await _oem(walk, systems[0]))
     host = None if dpu else host_system(systems)

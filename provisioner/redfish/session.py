@@ -34,7 +34,7 @@ LOGOUT_LIMIT_S = 10.0
 ANSWER_MAX_BYTES = 1024 * 1024
 BUSY_WAIT_S = 60.0  # where a BMC says "too many sessions" without Retry-After
 LOCKED_WAIT_S = 1800.0  # where a BMC says "locked out" without Retry-After
-JUST_READ_S = 5.0  # a connection that brought the root so long ago is still open
+JUST_READ_S = 3.0  # a connection that brought the root so long ago is still open
 MEMBERS_MAX = 32  # session tables have 8 to 64 rows; a longer look is not worth it
 
 

@@ -74,7 +74,7 @@ async def scenario(directory: Path) -> None:
     await asyncio.gather(*(cohorts.held_against(taken(n, 400.0, 3.0)) for n in nodes))
     await cohorts.keep(taken(slow, 399.0, 3.0))
     assert await unlike() == {}
-    assert store.most == 1  # 512 samples are 100 MB, however many nodes ask
+    assert store.most == 1  # 512 samples are 50 MB, however many nodes ask
 
 
 def test_a_cohort_is_judged_once_until_somebody_measured_again(tmp_path: Path) -> None:

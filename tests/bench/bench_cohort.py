@@ -1,4 +1,4 @@
-"""What judging a whole cohort costs: 4,096 nodes with a hundred numbers each.
+"""What judging a cohort costs: 4,096 nodes with 56 numbers each; and 512 nodes that wait.
 
 Prints what it ran on and, as the last line, JSON.
 """
@@ -13,10 +13,11 @@ from random import Random
 
 from provisioner.model.cohort import Baseline, Sample
 from provisioner.planning.baseline import LearningPolicy, learn
-from provisioner.planning.cohort import Policy, outliers
+from provisioner.planning.cohort import MEMBERS_MAX, Policy, judge, judged, outliers
 
 NODES = 4096
 BAD = 40
+ALONE = 8  # of those that wait are judged one by one; the others would cost as much
 
 
 def fleet(rng: Random) -> list[Sample]:
@@ -56,12 +57,22 @@ def main() -> None:
     )
     learned_s = time.process_time() - began
     assert isinstance(level, Baseline)
+    waiting = samples[:MEMBERS_MAX]
+    began = time.process_time()
+    for sample in waiting[:ALONE]:
+        judge(sample, waiting, Policy())
+    alone_s = (time.process_time() - began) / ALONE * len(waiting)
+    began = time.process_time()
+    judged(waiting, Policy())
+    at_once_s = time.process_time() - began
     bad = {o.node for o in found}
     figures = {
         "nodes": NODES,
         "numbers": numbers,
         "judged_cpu_s": round(judged_s, 2),
         "learned_cpu_s": round(learned_s, 2),
+        "waiting": len(waiting),
+        "each_alone_over_all_at_once": round(alone_s / at_once_s),
         "planted": BAD,
         "found": len(bad & {f"n{n}" for n in range(BAD)}),
         "innocent": len(bad - {f"n{n}" for n in range(BAD)}),

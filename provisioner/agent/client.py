@@ -75,24 +75,27 @@ class AgentClient:
         ends = self._clock.now() + timeout_s
         digest, asked = answers.digest_of(name, parameters), noted
         found: Command | AgentResult | None = None
-        if asked is None or asked.command != digest:
+        if asked is None or asked.over or asked.command != digest:
             known = tuple(c.id for c in await self._list(agent))
             asked = AgentRequest(command=digest, name=name, known=known, sent_at=0.0)
         else:
             found = await self._find(agent, asked)
         if found is None:
             found = await self._send(agent, asked, parameters, ends, note)
-        if isinstance(found, Command):
-            if not asked.id:
-                named = {"id": found.id, "sent_at": asked.sent_at or self._clock.now()}
-                await note(asked.model_copy(update=named))
-            try:
-                found = (await self._ended(agent, found, ends)).outcome()
-            except Malformed:  # it will be so again: the next call begins anew
-                await note(None)
-                raise
-        await note(None)
-        return found
+        if isinstance(found, AgentResult):  # nothing was taken on
+            await note(None)
+            return found
+        if not asked.id:
+            sent_at = asked.sent_at or self._clock.now()
+            asked = asked.model_copy(update={"id": found.id, "sent_at": sent_at})
+            await note(asked)
+        try:
+            result = (await self._ended(agent, found, ends)).outcome()
+        except Malformed:  # it will be so again: the next call begins anew
+            await note(None)
+            raise
+        await note(asked.model_copy(update={"over": True}))
+        return result
 
     async def recall(
         self, agent: AgentAddress, noted: AgentRequest, timeout_s: float

@@ -36,7 +36,7 @@ def list_(data: DataOption = Path("var"), as_json: JsonOption = False) -> None:
         return
     table = Table("node", "state", "last heartbeat", "version", "listens at", "command", box=None)
     for s in sessions:
-        asked = s.asked.name if s.asked is not None else ""
+        asked = s.asked.name if s.asked is not None and not s.asked.over else ""
         words = (s.node, _state(s, now), _time(s.seen_at), s.version, s.url, asked)
         table.add_row(*map(Text, words))
     console().print(table)

@@ -6,7 +6,7 @@ from provisioner.model.base import Record
 
 
 class AgentRequest(Record):
-    """A command that was about to be sent; kept until its end was seen.
+    """A command that was about to be sent; kept until the next one, or until the node leaves.
 
     An agent's list of commands has names and identifiers, no parameters: what is in the list now
     and was not in `known` came after this was written.
@@ -17,6 +17,7 @@ class AgentRequest(Record):
     known: tuple[str, ...]  # identifiers that the agent listed before
     sent_at: float
     id: str = ""  # as the agent named it, once it did
+    over: bool = False  # its end was seen; whoever asked may have died before it was written down
 
 
 class AgentSession(Record):

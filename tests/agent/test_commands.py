@@ -85,17 +85,26 @@ def test_a_command_is_carried_out_once(tmp_path: Path, script: list[Any], posts:
     assert len(agent.listed) == 2
 
 
-def test_it_is_noted_before_it_leaves_and_forgotten_at_its_end(tmp_path: Path) -> None:
+def test_it_is_noted_before_it_leaves_and_kept_as_over_at_its_end(tmp_path: Path) -> None:
     notes: list[AgentRequest | None] = []
     agent = Scripted(taken)
     agent.entry()
     run(tmp_path, agent, notes=notes)
 
-    assert [n and (n.name, n.known, n.id) for n in notes] == [
-        ("standby.sync", ("id0",), ""),
-        ("standby.sync", ("id0",), "id1"),
-        None,
+    assert [n and (n.name, n.known, n.id, n.over) for n in notes] == [
+        ("standby.sync", ("id0",), "", False),
+        ("standby.sync", ("id0",), "id1", False),
+        ("standby.sync", ("id0",), "id1", True),
     ]
+
+
+def test_the_same_command_once_more_is_a_new_one_when_the_first_is_over(tmp_path: Path) -> None:
+    notes: list[AgentRequest | None] = []
+    run(tmp_path, Scripted(taken), notes=notes)
+    again = Scripted(taken)
+    run(tmp_path, again, noted=notes[-1], notes=notes)
+
+    assert again.posts == 1
 
 
 def test_a_noted_command_is_found_again_and_not_sent(tmp_path: Path) -> None:

@@ -95,11 +95,11 @@ async def _introduce(
         assert credentials is not None
         seen: list[Inventory] = []
 
-        async def shown(client: Redfish) -> bool:
-            seen.append(await client.identity())
-            return _is_somebody(seen[-1])
+        async def proof(client: Redfish) -> bool:
+            seen.append(_shown(await client.identity()))
+            return True
 
-        changed = await rotate(transport, credentials, quirk, name, address, shown)
+        changed = await rotate(transport, credentials, quirk, name, address, proof)
         if isinstance(changed, Blocker):
             return changed
         address, ours = changed, (changed.username, changed.secret or secret)
@@ -111,11 +111,11 @@ async def _introduce(
     )
 
 
-def _is_somebody(seen: Inventory) -> bool:
-    """Whether a BMC showed more than its root, which it shows to anybody."""
+def _shown(seen: Inventory) -> Inventory:
+    """What a BMC showed to its new login, which must be more than the root that anybody sees."""
     if not (seen.devices or seen.system_serial or seen.system_uuid):
         raise Unreachable("it does not show its systems now", maybe_executed=False)
-    return True
+    return seen
 
 
 def _endpoint(probe: Probe, vendor: str, inventory: Inventory) -> Endpoint:

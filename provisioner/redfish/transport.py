@@ -181,13 +181,13 @@ class RedfishTransport:
     async def _exchanged(
         self, line: Line, bmc: BmcAddress, call: Call, login: Login | None, *, keep_alive: bool
     ) -> Reply:
-        kept = (safe := call.method in SAFE) or keep_alive
+        kept = keep_alive or call.method in SAFE
         try:
             reply = await self._http.send(bmc, call, login, line.coding, keep_alive=kept)
         except PortError:
             line.doubt()
             raise
-        if reply.status == 406 and safe and line.coding == "identity":
+        if reply.status == 406 and call.method in SAFE and line.coding == "identity":
             line.coding = "gzip"
             reply = await self._http.send(bmc, call, login, line.coding, keep_alive=kept)
         if call.path in ROOTS:

@@ -9,7 +9,7 @@ from provisioner.store.records import parse
 from provisioner.store.schema import baselines, samples
 
 # made once: each node that waits for a tenant asks
-_MARK = select(func.count(), func.max(samples.c.taken_at)).where(
+_MARK = select(func.count(), func.sum(samples.c.taken_at)).where(
     samples.c.profile == bindparam("of"), samples.c.versions == bindparam("running")
 )
 
@@ -42,7 +42,10 @@ def read_samples(
 
 
 def read_mark(connection: Connection, profile: str, versions: str) -> tuple[int, float]:
-    """How many samples of a set of versions there are, and when the newest was taken."""
+    """How many samples of a set of versions there are, and the sum of when they were taken.
+
+    Not the newest time: by another daemon's clock, a sample may be replaced by one that is not.
+    """
     row = connection.execute(_MARK, {"of": profile, "running": versions}).one()
     return int(row[0]), float(row[1] or 0.0)
 

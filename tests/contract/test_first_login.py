@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-from functools import partial
 
 from provisioner.event_loop import new_event_loop
 from provisioner.execution.discover import Found, introduce
@@ -35,7 +34,7 @@ async def first_login(fault: str = "") -> tuple[list[str], Found, str]:
     asked: list[str] = []
 
     def handle(method: str, path: str, query: dict[str, str], *rest: object) -> Answer:
-        answer: Answer = partial(front.handle, CARD)(method, path, query, *rest)  # type: ignore
+        answer = front.handle(CARD, method, path, query, *rest)
         bare = re.sub(r"(?<=/Sessions)/.*|/$", "", path)
         asked.append(f"{method} {bare}{EXPAND * bool(query)} {answer.status}")
         return answer

@@ -8,8 +8,12 @@ from hypothesis import strategies as st
 from provisioner.model.cohort import Sample
 from provisioner.planning.cohort import Policy, judge, judged
 
-METRICS = ("busbw_gb_s/host", "optic_temperature_c/rail 3", "lat_us/GPU 1", "lat_us/GPU 2")
-NAMES = [*METRICS, "lat_us/GPU 3", "lat_us/GPU 4", "memory_gib/host"]
+METRICS = (
+    "busbw_gb_s/host",
+    "optic_temperature_c/rail 3",
+    *(f"lat_us/GPU {n}" for n in range(1, 5)),
+    "memory_gib/host",
+)
 
 
 @st.composite
@@ -23,7 +27,7 @@ def cohorts(draw: st.DrawFn) -> list[Sample]:
             rack="r",
             profile="hgx",
             versions="v",
-            measured={name: draw(level) for name in NAMES if draw(st.booleans())},
+            measured={name: draw(level) for name in METRICS if draw(st.booleans())},
             sound=draw(st.sampled_from([True, True, True, False])),
         )
         for n in range(count)

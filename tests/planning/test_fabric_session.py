@@ -91,7 +91,7 @@ def test_a_node_that_is_on_the_way_is_waited_for_a_while() -> None:
 def test_with_fewer_than_three_partners_nothing_begins() -> None:
     assert formed(seekers(3), []) == []
     assert rules.partners(host("n0"), [host("n0"), host("n1"), host("n2")]) == 2
-    assert rules.waiting_for(2, 3) == ("gate C waits for partners: 2 of at least 3 are there")
+    assert rules.waiting_for(2, 3) == "gate C waits for partners: 2 of at least 3 are there"
 
 
 def test_idle_certified_nodes_are_lent() -> None:

@@ -74,6 +74,10 @@ async def scenario(directory: Path) -> None:
     await asyncio.gather(*(cohorts.held_against(taken(n, 400.0, 3.0)) for n in nodes))
     await cohorts.keep(taken(slow, 399.0, 3.0))
     assert await unlike() == {}
+
+    other = nodes[5]  # judged by a daemon whose clock goes behind
+    await world.store.put_sample(taken(other, 300.0, 2.0))
+    assert await unlike() == {other.id: 1}
     assert store.most == 1  # 512 samples are 50 MB, however many nodes ask
 
 

@@ -6,12 +6,11 @@ request at a time to each leaf, spread over the interval, so that its API has ro
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Callable, Coroutine, Mapping
 from zlib import crc32
 
+from provisioner.control.look_lane import LookLane
 from provisioner.control.port_watch import PortReport
 from provisioner.execution.reach import Reach
 from provisioner.model.node import Node, NodeKind
@@ -36,7 +35,8 @@ class LeafCounts:
     ) -> None:
         self._reach, self._clock, self._interval_s, self._take = reach, clock, interval_s, take
         self._due: dict[str, float] = {}
-        self._asking: dict[str, asyncio.Task[None]] = {}
+        self._asking = LookLane(LEAVES_MAX, self._begin)
+        self._nodes: Mapping[str, Node] = {}
         self._ports: dict[str, list[tuple[str, str]]] = {}  # leaf -> interface and node
         self._cabled = -1
         self.read: dict[str, float] = {}  # leaf -> when its ports were last counted, for people
@@ -46,20 +46,20 @@ class LeafCounts:
 
         `cabled` is another number whenever ports of watched nodes are others.
         """
-        now = self._clock.now()
+        now, self._nodes = self._clock.now(), nodes
         if cabled != self._cabled:
             self._cabled = cabled
             self._learn(watched, now)
-        ports = self._ports
-        due = sorted((at, n) for n, at in self._due.items() if at <= now and n not in self._asking)
-        for _, name in due[: max(0, LEAVES_MAX - len(self._asking))]:
-            self._due[name] = now + self._interval_s
-            leaf = nodes.get(name)
-            if leaf is None or leaf.kind is not NodeKind.SWITCH:
-                continue
-            task = asyncio.create_task(self._ask(leaf, sorted(ports[name])))
-            self._asking[name] = task
-            task.add_done_callback(partial(self._done, name))
+        asking = self._asking.running
+        due = sorted((at, n) for n, at in self._due.items() if at <= now and n not in asking)
+        self._asking.due([name for _, name in due])
+
+    def _begin(self, name: str) -> Coroutine[None, None, None] | None:
+        self._due[name] = self._clock.now() + self._interval_s
+        leaf = self._nodes.get(name)
+        if leaf is None or leaf.kind is not NodeKind.SWITCH:
+            return None
+        return self._ask(leaf, sorted(self._ports[name]))
 
     def _learn(self, watched: Mapping[str, Node], now: float) -> None:
         """Which ports are to be counted at which leaf: half a million of a large fleet."""
@@ -75,17 +75,9 @@ class LeafCounts:
             self._due.setdefault(name, now + share * self._interval_s)
         self._ports = ports
 
-    def _done(self, name: str, task: asyncio.Task[None]) -> None:
-        self._asking.pop(name, None)
-        if not task.cancelled() and task.exception() is not None:
-            log.error("counting at %s failed", name, exc_info=task.exception())
-
     async def close(self) -> None:
         """Stop asking."""
-        tasks = tuple(self._asking.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._asking.close()
 
     async def _ask(self, leaf: Node, ports: list[tuple[str, str]]) -> None:
         """All these ports of a leaf. What it does not tell counts nothing."""

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import Connection, Double, case, cast, func, select
+from sqlalchemy import ColumnElement, Connection, Double, Table, case, cast, func, select
 
 from provisioner.model.node import State
 from provisioner.store.access_schema import requests
@@ -91,9 +92,10 @@ def read_fleet(
     )
 
 
-def _counted(connection: Connection, what: object, table: object, where: object) -> dict[str, int]:
-    counted = select(what, func.count())  # type: ignore[call-overload]
-    query = counted.select_from(table).where(where).group_by(what)
+def _counted(
+    connection: Connection, what: ColumnElement[Any], table: Table, where: ColumnElement[bool]
+) -> dict[str, int]:
+    query = select(what, func.count()).select_from(table).where(where).group_by(what)
     return {str(row[0]): row[1] for row in connection.execute(query)}
 
 

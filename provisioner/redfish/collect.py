@@ -9,7 +9,7 @@ from provisioner.model.inventory import Component, Device, DeviceKind, Inventory
 from provisioner.model.outcome import Gap, Reason
 from provisioner.quirks import UNKNOWN, Quirk
 from provisioner.redfish.firmware import Firmware
-from provisioner.redfish.parsing import Json, link, name_of, text
+from provisioner.redfish.parsing import Json, link, mac, mac_of_guid, name_of, text
 from provisioner.redfish.parts import (
     Parts,
     host_system,
@@ -36,14 +36,13 @@ async def everything(walk: Walk, quirk: Quirk, node: str, bmc: str) -> Inventory
     parts.systems(systems)
     parts.managers(managers)
     firmware = await _firmware(walk, root, bmc, dpu=dpu)
+    components = (*firmware.components(chassis), *_unlisted(firmware, systems, managers))
     if dpu:
-        parts.card(systems[0], chassis, await _oem(walk, systems[0]))
+        image = next((c for c in components if c.kind == IDENTITY and "SYS_IMAGE" in c.slot), None)
+        base_mac = mac_of_guid(image.part) if image is not None else None
+        parts.card(systems[0], chassis, base_mac or await _base_mac(walk, systems[0]))
     else:
         await _host_parts(walk, parts, systems, chassis)
-    components = (*firmware.components(chassis), *_unlisted(firmware, systems, managers))
-    guid = next((c for c in components if c.kind == IDENTITY and "SYS_IMAGE" in c.slot), None)
-    if guid is not None:
-        parts.base_mac(guid.part)
     devices = parts.devices
     gaps = (*_root_gaps(root, quirk, systems), *walk.gaps, *firmware.gaps, *parts.gaps)
     host = None if dpu else host_system(systems)
@@ -91,7 +90,7 @@ async def identity(walk: Walk, quirk: Quirk) -> Inventory:
     if dpu:
         told = text(systems[0].data.get("SerialNumber")) is not None  # else a chassis tells it
         chassis = [] if told else of_type(await walk.first(root, "Chassis"), "Chassis")
-        parts.card(systems[0], chassis, await _oem(walk, systems[0]))
+        parts.card(systems[0], chassis, await _base_mac(walk, systems[0]))
     host = None if dpu else host_system(systems)
     devices = parts.devices
     return Inventory(
@@ -115,14 +114,13 @@ async def _firmware(walk: Walk, root: Json, bmc: str, *, dpu: bool) -> Firmware:
     elif service and link(service, "FirmwareInventory") is None:
         firmware.gaps.append(_missing(path, "no FirmwareInventory"))
     firmware.add(await walk.first(service, "FirmwareInventory"))
-    software = link(service, "SoftwareInventory")
+    # a BlueField's is empty: all that it has is in the other one
+    software = None if dpu else link(service, "SoftwareInventory")
     if software is not None and software != link(service, "FirmwareInventory"):
         known = len(walk.gaps)
         members = await walk.members(software)
         if not members:
-            del walk.gaps[
-                known:
-            ]  # services link to it whether they have it or not (Dell, BlueField)
+            del walk.gaps[known:]  # services link to it whether they have it or not (Dell)
         listed = {c.source for c in firmware.components(())}
         firmware.add([m for m in members if m.path not in listed], software=True)
     return firmware
@@ -169,10 +167,10 @@ async def _host_parts(
         parts.pcie_gpus(await walk.reads([p for p in paths if _GPU_PATH.search(p)]))
 
 
-async def _oem(walk: Walk, system: Resource) -> Resource | None:
-    """NVIDIA's part of a BlueField's system, by its link; it hangs in NIC mode on old BMCs."""
+async def _base_mac(walk: Walk, system: Resource) -> str | None:
+    """From NVIDIA's part of a BlueField's system, which hangs in NIC mode on old BMCs."""
     path = link(system.data, "Oem", "Nvidia")
-    return await walk.read(path) if path is not None else None
+    return mac((await walk.read(path)).data.get("BaseMAC")) if path is not None else None
 
 
 def _model(systems: list[Resource], devices: tuple[Device, ...]) -> str | None:

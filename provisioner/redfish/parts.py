@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from provisioner.model.inventory import Device, DeviceKind, Power
 from provisioner.model.outcome import Gap, Reason
-from provisioner.redfish.parsing import at, mac, mac_of_guid, name_of, objects, path_of, text
+from provisioner.redfish.parsing import at, name_of, objects, path_of, text
 from provisioner.redfish.walk import Resource
 
 _BASEBOARD_SYSTEM = re.compile(r"HGX|Baseboard", re.IGNORECASE)
@@ -143,7 +143,7 @@ class Parts:
             dpu = any(_DPU_CARD.search(s) for s in said)
             self._add(DeviceKind.DPU if dpu else DeviceKind.NIC, adapter)
 
-    def card(self, system: Resource, chassis: Sequence[Resource], oem: Resource | None) -> None:
+    def card(self, system: Resource, chassis: Sequence[Resource], base_mac: str | None) -> None:
         """The BlueField whose own BMC this is. Its slot is the name of that BMC."""
         cards = [c for c in chassis if text(c.data.get("ChassisType")) == "Card"]
         best = (cards or [c for c in chassis if text(c.data.get("SerialNumber"))] or [system])[0]
@@ -154,17 +154,10 @@ class Parts:
                 model=text(best.data.get("Model")) or text(system.data.get("Model")),
                 serial=text(system.data.get("SerialNumber")) or text(best.data.get("SerialNumber")),
                 part=text(best.data.get("PartNumber")),
-                mac=mac(oem.data.get("BaseMAC")) if oem is not None else None,
+                mac=base_mac,
                 source=best.path,
             )
         )
-
-    def base_mac(self, guid: str | None) -> None:
-        """The card's base MAC from DPU_SYS_IMAGE, where the OEM resource does not answer."""
-        found = mac_of_guid(guid)
-        for n, device in enumerate(self._found):
-            if device.kind is DeviceKind.DPU and device.mac is None and found is not None:
-                self._found[n] = device.model_copy(update={"mac": found})
 
     def _baseboard(self, chassis: Resource) -> None:
         """Its system has no FRU data on HGX; the chassis has."""

@@ -122,12 +122,21 @@ class CaseDesk:
         row = ("case_accepted", case.node, {"case": case.id, "by": by})
         return await self.book.save_case(case.model_copy(update=changes), journal=[row], now=now)
 
+    async def asked(self, case: Case) -> bool:
+        """Whether people were asked, or it came back in a way that only people can change."""
+        if case.stage is not Stage.RETURNING:
+            return case.stage is Stage.HARDWARE
+        node = await self._store.node(case.node)
+        return node is not None and policy.incurable(node)
+
     async def returned(self, case: Case, by: str, work: str) -> Case | str:
         """People are done: the node is to be taken in as a stranger."""
-        if case.stage is not Stage.HARDWARE:
+        if not await self.asked(case):
             return f"it is in {case.stage}: nobody was asked to work on it"
         now = self._clock.now()
-        changed = _ticket_closed(case, now).entered(Stage.RETURNING, now, note=work[:500])
+        changed = _ticket_closed(case, now).entered(
+            Stage.RETURNING, now, note=work[:500], difference=None
+        )
         row = ("case_returned", case.node, {"case": case.id, "by": by, "work": work[:500]})
         return await self.book.save_case(changed, journal=[row], now=now)
 

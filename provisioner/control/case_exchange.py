@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from provisioner.control.case_desk import CaseDesk
 from provisioner.execution.farewell import CARDS, FACTORY
-from provisioner.model.case import Case, Ending, Stage
+from provisioner.model.case import Case, Ending
 from provisioner.model.node import Node, State
 from provisioner.planning import parts
 from provisioner.ports import Clock, Credentials, Secret, StaleWrite, Store
@@ -46,7 +46,7 @@ class Exchanges:
 
     async def returned(self, case: Case, by: str, work: str, cards: Sequence[str]) -> Case | str:
         """People are done; `cards` are BMCs of cards that were exchanged."""
-        if case.stage is not Stage.HARDWARE or not cards:
+        if not cards or not await self._desk.asked(case):
             return await self._desk.returned(case, by, work)
         node = await self._store.node(case.node)
         assert node is not None, case.node

@@ -36,6 +36,22 @@ FAULTY = frozenset(
         Reason.ATTEMPTS_EXHAUSTED,
     }
 )
+# what no remedy on a node changes: people change the matrix or its files, or put in another part
+_OF_THE_MATRIX = frozenset(
+    {
+        Reason.UNKNOWN_PIN,
+        Reason.NO_PATH,
+        Reason.DOWNGRADE,
+        Reason.ANTI_ROLLBACK,
+        Reason.CONSTRAINT,
+        Reason.MISSING_ARTIFACT,
+        Reason.MISSING_DIGEST,
+        Reason.MISSING_EVIDENCE,
+        Reason.METHOD_FORBIDDEN,
+        Reason.SEARCH_LIMIT,
+        Reason.DIGEST_MISMATCH,
+    }
+)
 _ISOLATION = frozenset({Reason.CABLING, Reason.FABRIC})
 # alerts that open a case; the others are for people to look at
 _OPENING = frozenset(
@@ -123,6 +139,12 @@ def faulty(node: Node, remedies_max: int) -> bool:
         return False
     waits = all(r in PASSING for r in reasons) and node.attempts < remedies_max
     return not (waits and node.placement.value == "maintenance")
+
+
+def incurable(node: Node) -> bool:
+    """Whether nothing but the matrix and its files keeps a node in quarantine."""
+    reasons = {b.reason for b in node.blockers}
+    return node.state is State.QUARANTINED and bool(reasons) and reasons <= _OF_THE_MATRIX
 
 
 def opening_alerts(alerts: Iterable[Alert]) -> tuple[Alert, ...]:

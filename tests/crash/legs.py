@@ -1,8 +1,9 @@
 """The legs of the journey: what begins each, when it is over, and what must hold then.
 
 To tenant blue; taken back, every disk erased, to tenant red; a fault that the third rung of the
-ladder cures, with red's node taken for it and brought back; a campaign to the next release. Judged
-by the simulator's log, the ledger and the journal, apart from the code that carries a leg out.
+ladder cures, with red's node taken for it and brought back; a campaign to the next release; parts
+that people exchange (`exchange.py`). Judged by the simulator's log, the ledger and the journal,
+apart from the code that carries a leg out.
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import exchange
 import next_release
 from acts import repeated
+from losing import LosingBmcs
 from returned import HOST, SECRET, node_of
 from rig import MATRIX, RESTING, World
 from test_erasure_crashes import wrongs
@@ -21,7 +24,6 @@ from test_journeys import misdeeds
 
 from provisioner.control.campaign_requests import CampaignRequests
 from provisioner.control.case_desk import CaseDesk
-from provisioner.demo_site import ARTIFACTS
 from provisioner.model.campaign import CampaignState
 from provisioner.model.campaign_policy import Policy
 from provisioner.model.case import Case, Ending, Origin, Stage
@@ -62,9 +64,11 @@ def made(directory: Path) -> World:
         directory,
         nodes=1,
         seed=5,
-        files={**ARTIFACTS, **next_release.ARTIFACTS},
+        files=exchange.FILES,
         erase_same_tenant_may_skip=True,  # else the legs behind "red" would erase as it does
+        repair_resets_per_day=12,  # legs follow each other within a day
     )
+    world.transport = LosingBmcs(world.services, world.wire)
     next_release.offer(world.files)
     return world
 
@@ -244,10 +248,18 @@ async def _sound(world: World, since: float) -> list[str]:
     return wrong
 
 
+# --- parts are exchanged
+
+
+async def _exchanged(world: World, since: float) -> list[str]:
+    return await exchange.wrong(world) + await _sound(world, since) + await _cases(world, 2)
+
+
 LEGS = (
     Leg("blue", "", _to_blue, _released_to("blue"), _served_first),
     Leg("red", "", _to_red, _released_to("red"), _served_clean),
     Leg("repair", ", in a case", _break, _repaired, _mended),
     Leg("upgrade", ", in a campaign", _campaign, _ended, _upgraded),
+    Leg("exchange", ", in a case", exchange.begin, exchange.over, _exchanged),
 )
 NAMES = tuple(leg.name for leg in LEGS)

@@ -11,7 +11,7 @@ from lives import explore
 
 DEATHS = 2  # each costs some seconds of a core
 POINTS = 700  # of the 1000 and more on the way to the first tenant; the last of them differ by run
-LATER = {"red": 300, "repair": 600, "upgrade": 500}  # so many points, and more, have these legs
+LATER = {"red": 300, "repair": 600, "upgrade": 500, "exchange": 250}  # so many points, and more, have these legs
 SEED = int(os.environ.get("SEED", "8"))
 
 

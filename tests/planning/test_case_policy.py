@@ -6,7 +6,8 @@ import pytest
 
 from provisioner.model.alert import Alert, Classification
 from provisioner.model.case import Case, Fault, Origin, Service
-from provisioner.model.node import Node, NodeKind
+from provisioner.model.node import Node, NodeKind, State
+from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning import case_policy
 from provisioner.planning.case_policy import CasePolicy
 
@@ -34,6 +35,19 @@ def test_policy_decides_what_becomes_of_the_tenant(sentence: str) -> None:
 
     assert case_policy.service_for(classes, origin, CasePolicy()) is service
     assert case_policy.service_for(classes, origin, CasePolicy(service="keep")) is Service.KEEP
+
+
+def quarantined(*reasons: Reason) -> Node:
+    found = tuple(Blocker(reason=r, subject="n", detail="d", unblock="u") for r in reasons)
+    return Node(id="n", kind=NodeKind.HOST, state=State.QUARANTINED, blockers=found)
+
+
+def test_only_what_a_matrix_refuses_is_beyond_every_remedy() -> None:
+    assert case_policy.incurable(quarantined(Reason.DOWNGRADE, Reason.MISSING_ARTIFACT))
+    for blocked in (quarantined(Reason.DOWNGRADE, Reason.CHECK_FAILED), quarantined()):
+        assert not case_policy.incurable(blocked)
+    back = quarantined(Reason.DOWNGRADE).model_copy(update={"state": State.CONVERGING})
+    assert not case_policy.incurable(back)
 
 
 def test_a_tenant_may_put_a_drain_off_for_two_weeks_and_no_more() -> None:

@@ -11,40 +11,17 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from exchanged import ANOTHER, another_card, connect, delivered, exchanges
 from repairing import HOST, HOUR_S, Shop, lived
 
-from provisioner.control.case_exchange import Exchanges
-from provisioner.model.case import Case, Ending
+from provisioner.model.case import Case, Ending, Stage
 from provisioner.model.inventory import DeviceKind
 from provisioner.model.node import Node, State
-from provisioner.ports import Secret
-from provisioner.sim.bmc import from_files, make_service
-from provisioner.sim.build import build_machine
+from provisioner.model.outcome import Reason
 from provisioner.sim.host import HostView
 from provisioner.sim.machine import Machine
-from provisioner.sim.site import HOST_FACTORY_PASSWORD, Site
 
 pytestmark = pytest.mark.long
-
-ANOTHER = 99  # the seed of what nobody has seen before
-
-
-def delivered(site: Site) -> Machine:
-    """A host as it comes from the factory."""
-    machine = build_machine(HOST, site.schedule, ANOTHER)
-    machine.bmcs["host"].password = HOST_FACTORY_PASSWORD
-    return machine
-
-
-def connect(shop: Shop, machine: Machine, *names: str) -> None:
-    """These BMCs answer at their cables from now on, with their factory accounts."""
-    from provisioner.demo_site import ARTIFACTS
-
-    world = shop.world
-    for name in names:
-        url = world.site.urls[f"{HOST}/{name}"]
-        fetch = from_files(dict(ARTIFACTS))
-        world.services[url] = make_service(machine, name, world.clock, fetch)
 
 
 def _carries(machine: Machine, slot: str) -> bool:
@@ -68,19 +45,7 @@ def rack(shop: Shop, machine: Machine) -> None:
         seen = cable.switch.neighbours[cable.interface]
         up = partial(_carries, machine, cable.nic_slot)
         cable.switch.neighbours[cable.interface] = replace(seen, mac=card.mac, up=up)
-    connect(shop, machine, *machine.bmcs)
-
-
-def exchanges(shop: Shop) -> Exchanges:
-    """As the command line makes them, with the factory logins of the list."""
-    world = shop.world
-    known = world.site.expected()["factory_credentials"]
-
-    async def factory(vendor: str) -> tuple[str, Secret] | None:
-        login = known.get(vendor)
-        return None if login is None else (login["username"], Secret(login["password"]))
-
-    return Exchanges(world.store, shop.desk, world.vault, world.clock, factory)
+    connect(shop.world, machine, *machine.bmcs)
 
 
 async def certified(shop: Shop, limit_s: float = 48 * HOUR_S) -> Node:
@@ -102,7 +67,7 @@ def test_another_host_keeps_the_place_and_nothing_else(tmp_path: Path) -> None:
         _, case = await shop.ended()
         machine = delivered(shop.world.site)
         rack(shop, machine)
-        told = await exchanges(shop).replace(case, "ada", "the host is sent back")
+        told = await exchanges(shop.world, shop.book).replace(case, "ada", "the host is sent back")
         assert isinstance(told, Case), told
         after = await certified(shop)
         revoked = await shop.world.store.revoked(before.certificate)
@@ -127,29 +92,66 @@ def test_another_host_keeps_the_place_and_nothing_else(tmp_path: Path) -> None:
 
 def test_another_card_is_taken_over_and_proved(tmp_path: Path) -> None:
     async def story(shop: Shop) -> tuple[Node, Case, set[str]]:
-        world, site = shop.world, shop.world.site
+        world = shop.world
         shop.broken("dead_gpu")
         await shop.report("a GPU is gone")
         _, case = await shop.ended()
-        machine, spare = site.machines[HOST], delivered(site)
-        for slot in ("DPU_0", "GPU_SXM_5"):  # `dead_gpu` takes the fifth
-            machine.devices[slot].serial = spare.devices[slot].serial
-        for device in machine.devices.values():
-            device.present = True
-        machine.bmcs["DPU_0"].serial = spare.bmcs["DPU_0"].serial
-        connect(shop, machine, "DPU_0")
-        machine.power_cycle(world.clock.now())
-        told = await exchanges(shop).returned(case, "ada", "DPU_0 replaced", ["DPU_0"])
+        machine = world.site.machines[HOST]
+        machine.devices["GPU_SXM_5"].serial = "1650000000043"  # `dead_gpu` takes the fifth
+        machine.devices["GPU_SXM_5"].present = True
+        serial = another_card(world, "DPU_0")
+        told = await exchanges(shop.world, shop.book).returned(
+            case, "ada", "DPU_0 replaced", ["DPU_0"]
+        )
         assert isinstance(told, Case), told
         node = await certified(shop)
         inventory = await world.store.inventory(HOST)
         assert inventory is not None
         cards = {d.serial or "" for d in inventory.devices_of(DeviceKind.DPU)}
-        return node, await shop.newest(), cards & {spare.devices["DPU_0"].serial}
+        return node, await shop.newest(), cards & {serial}
 
     (node, case, seen), wrong = lived(tmp_path, story, wanted=0)
 
     assert node.state is State.CERTIFIED, node.blockers
     assert not case.open
     assert seen
+    assert wrong == []
+
+
+def test_a_card_that_the_matrix_has_no_way_from_waits_for_people_and_not_for_remedies(
+    tmp_path: Path,
+) -> None:
+    async def story(shop: Shop) -> tuple[Node, Case, Node, Case, str]:
+        world = shop.world
+        machine = world.site.machines[HOST]
+        shop.broken("dead_gpu")
+        await shop.report("a GPU is gone")
+        _, case = await shop.ended()
+        machine.devices["GPU_SXM_5"].serial = "1650000000043"
+        machine.devices["GPU_SXM_5"].present = True
+        another_card(world, "DPU_0")
+        too_new = "bf-bundle-9.9.0-1_30.01_ubuntu-22.04_prod"
+        machine.firmware["DPU_0", "DPU_OS"].running = too_new
+        people = exchanges(world, shop.book)
+        told = await people.returned(case, "ada", "DPU_0 replaced", ["DPU_0"])
+        assert isinstance(told, Case), told
+        await certified(shop)
+        await world.clock.sleep(6 * HOUR_S)
+        waits, waiting = await shop.node(), await shop.newest()
+        serial = another_card(world, "DPU_0", seed=98)
+        told = await people.returned(waiting, "ada", "DPU_0 replaced by an older one", ["DPU_0"])
+        assert isinstance(told, Case), told
+        return waits, waiting, await certified(shop), await shop.newest(), serial
+
+    (waits, waiting, after, case, serial), wrong = lived(tmp_path, story, wanted=0)
+
+    assert waits.state is State.QUARANTINED
+    assert {b.reason for b in waits.blockers} == {Reason.DOWNGRADE}
+    assert waiting.stage is Stage.RETURNING
+    assert waiting.note == str(waits.blockers[0])
+    assert len(waiting.tries) == len(case.tries)  # no remedy: only people can change it
+    assert after.state is State.CERTIFIED, after.blockers
+    assert case.ending is Ending.REPAIRED
+    assert case.difference is not None
+    assert serial in {c.after for c in case.difference.changes}  # of what came back last
     assert wrong == []

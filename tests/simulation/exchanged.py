@@ -1,0 +1,65 @@
+"""The technician of a simulated site, who puts in hardware that nobody has seen.
+
+Other serials, factory passwords, the firmware that it was delivered with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from returned import HOST
+from rig import World
+
+from provisioner.control.case_desk import CaseDesk
+from provisioner.control.case_exchange import Exchanges
+from provisioner.demo_site import ARTIFACTS
+from provisioner.ports import Secret
+from provisioner.ports.cases import CaseBook
+from provisioner.sim.bmc import from_files, make_service
+from provisioner.sim.build import build_machine
+from provisioner.sim.machine import Machine
+from provisioner.sim.site import HOST_FACTORY_PASSWORD, Site
+
+ANOTHER = 99  # the seed of what nobody has seen before
+
+
+def delivered(site: Site, seed: int = ANOTHER) -> Machine:
+    """A host as it comes from the factory."""
+    machine = build_machine(HOST, site.schedule, seed)
+    machine.bmcs["host"].password = HOST_FACTORY_PASSWORD
+    return machine
+
+
+def connect(
+    world: World, machine: Machine, *names: str, files: Mapping[str, bytes] = ARTIFACTS
+) -> None:
+    """These BMCs answer at their cables from now on, with their factory accounts."""
+    for name in names:
+        url = world.site.urls[f"{HOST}/{name}"]
+        world.services[url] = make_service(machine, name, world.clock, from_files(dict(files)))
+
+
+def another_card(
+    world: World, slot: str, files: Mapping[str, bytes] = ARTIFACTS, seed: int = ANOTHER
+) -> str:
+    """Another card in this slot, whose host was off for it; its serial."""
+    machine, spare = world.site.machines[HOST], delivered(world.site, seed)
+    machine.devices[slot].serial = spare.devices[slot].serial
+    machine.bmcs[slot].serial = spare.bmcs[slot].serial
+    for item in machine.items(slot):
+        item.running, item.staged = spare.firmware[slot, item.id].running, None
+    connect(world, machine, slot, files=files)
+    machine.power_cycle(world.clock.now())
+    return spare.devices[slot].serial
+
+
+def exchanges(world: World, book: CaseBook) -> Exchanges:
+    """As the command line makes them, with the factory logins of the list."""
+    known = world.site.expected()["factory_credentials"]
+
+    async def factory(vendor: str) -> tuple[str, Secret] | None:
+        login = known.get(vendor)
+        return None if login is None else (login["username"], Secret(login["password"]))
+
+    desk = CaseDesk(world.store, book, None, world.clock, world.settings)
+    return Exchanges(world.store, desk, world.vault, world.clock, factory)

@@ -1,8 +1,9 @@
 """`make crash-points`: the daemon dies at every point of the journey; prints how many there are.
 
 With `--every N` only at each N-th, with `--leg NAME` only at those of one leg, there from point
-`--since N` on, where an earlier run was ended; `--awaits` lists the awaits of the path's modules
-that this journey does not come to.
+`--since N` on, where an earlier run was ended; `--twice`: whoever takes over dies as well, at each
+place that is not on the way without a death; `--awaits` lists the awaits of the path's modules that
+this journey does not come to.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from legs import NAMES
-from lives import explore
+from lives import Seconds, explore
 from points import OURS, Place
 
 PATH = (
@@ -38,6 +39,7 @@ def main() -> int:
     options.add_argument("--leg", choices=NAMES, help="go to it without deaths, and no further")
     options.add_argument("--since", type=int, default=1, metavar="N", help="of each leg")
     options.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    options.add_argument("--twice", action="store_true", help="and once more behind each death")
     options.add_argument("--awaits", action="store_true")
     given = options.parse_args()
     began = time.monotonic()
@@ -58,13 +60,21 @@ def main() -> int:
 
     last = given.leg or NAMES[-1]
     with tempfile.TemporaryDirectory() as directory:
-        run = explore(Path(directory), chosen, jobs=given.jobs, last=last, tell=tell)
+        way, second = Path(directory) / "way", None
+        if given.twice:
+            way.mkdir()
+            known = explore(way, lambda _leg, _number: False, jobs=1, last=last)
+            second = Seconds(Path(directory), known.points)
+        run = explore(Path(directory), chosen, jobs=given.jobs, last=last, tell=tell, second=second)
+        twice = second.places() if second is not None else []
     if run.wrong:
         say(f"the journey without a death: {run.wrong}")
     bad = [place for place, verdict in run.verdicts.items() if verdict]
     commits = sum(place[-1].endswith("_commit") for place in run.points)
     say("; ".join(f"{leg}: {count} points" for leg, count in run.legs.items()))
-    waits, met = awaits(), reached(run.points)
+    if given.twice:
+        say(f"{len(twice)} more places that only a successor comes to, died at as well")
+    waits, met = awaits(), reached([*run.points, *twice])
     say(
         f"{len(run.points)} points ({commits} at commits), {len(run.verdicts)} deaths, "
         f"{len(bad)} of them ended wrong; passed {sum(run.points.values())} times; "
@@ -85,7 +95,7 @@ def awaits() -> set[tuple[str, int]]:
     return {(file, line) for file, line, _ in _spans()}
 
 
-def reached(points: dict[Place, int]) -> set[tuple[str, int]]:
+def reached(points: Iterable[Place]) -> set[tuple[str, int]]:
     """Those of them that some point waits in."""
     spans = list(_spans())
     lines = {tuple(line.rsplit(":", 1)) for place in points for line in place[2:] if ":" in line}

@@ -2,13 +2,16 @@
 
 The journey itself meets every point and dies at none. At a chosen one the process forks: in the
 child the daemon is gone, a new one starts on what the store holds, and the leg is gone to its end
-and judged. So no point costs the way to it again.
+and judged. So no point costs the way to it again. With `second`, whoever takes over dies as well,
+at each place that no daemon comes to without a death: there the child is what the journey was.
 """
 
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import gc
+import json
 import logging
 import os
 import resource
@@ -16,7 +19,7 @@ import select
 import sys
 import traceback
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -45,6 +48,35 @@ class Run:
     verdicts: dict[Place, str] = field(default_factory=dict)  # of those died at; "": all is well
     wrong: str = ""  # with the journey that nobody died on
     tell: Callable[[Place, str], None] = lambda place, verdict: None
+
+
+class Seconds:
+    """Places of second deaths: those that are not on the way without deaths, each once.
+
+    Children of one journey run side by side, so who is first is told by a file.
+    """
+
+    def __init__(self, directory: Path, known: Collection[Place]) -> None:
+        self.known, self._file = frozenset(known), directory / "second_deaths"
+
+    def claim(self, place: Place) -> bool:
+        """Whether nobody died a second death here yet."""
+        if place in self.known:
+            return False
+        line = json.dumps(place)
+        with self._file.open("a+", encoding="utf-8") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            file.seek(0)
+            if line in file.read().splitlines():
+                return False
+            file.write(line + "\n")
+        return True
+
+    def places(self) -> list[Place]:
+        """All that were claimed."""
+        if not self._file.exists():
+            return []
+        return [tuple(json.loads(line)) for line in self._file.read_text("utf-8").splitlines()]
 
 
 class Fork:
@@ -87,6 +119,13 @@ class Fork:
             self.run.verdicts[place] = verdict[1:] if verdict else "it ended without a verdict"
             self.run.tell(place, self.run.verdicts[place])
 
+    def wrong(self) -> str:
+        """What ended wrong of all children; waits for those that are left."""
+        while self.answers:
+            self.collect()
+        bad = [(place, told.strip()) for place, told in self.run.verdicts.items() if told]
+        return "; ".join(f"and died again at {' > '.join(p)}: {told}" for p, told in bad)
+
     def end(self, verdict: str) -> None:
         """In a child: tell, and be gone."""
         os.write(self.pipe, b"." + verdict.encode()[: ANSWER_MAX - 1])
@@ -96,19 +135,22 @@ class Fork:
 class Journey:
     """A site of one host and twelve switches, and the daemon that may die."""
 
-    def __init__(self, directory: Path, run: Run, chosen: Chosen) -> None:
+    def __init__(
+        self, directory: Path, run: Run, chosen: Chosen, forks: list[Fork], second: Seconds | None
+    ) -> None:
         self.world = made(directory)
-        self.run, self.chosen = run, chosen
+        self.run, self.chosen, self.second = run, chosen, second
+        self.forks = forks  # of each generation; the last one is ours
         self.lives = Lives()
         self.leg = LEGS[0]
         self.dead = asyncio.Event()
+        self.deaths = 0  # on the way to here
         store = self.world.store
         self._rows = store.writer._connection.connection.driver_connection  # type: ignore
         store.writer = store.reader = CrashLane(store.writer)  # type: ignore[assignment]
 
-    async def go(self, fork: Fork, last: str, deaths_max: int) -> str:
+    async def go(self, last: str, deaths_max: int) -> str:
         """The journey; everything that is wrong with it. It is left off after so many deaths."""
-        self.fork = fork
         self.lives.met = self._met
         trace(asyncio.get_running_loop(), self.lives)
         await self.world.take_in()
@@ -117,13 +159,13 @@ class Journey:
         wrong: list[str] = []
         for leg in LEGS:
             wrong += await self._leg(leg, deaths_max)
-            if self.dead.is_set() or self._enough(deaths_max) or leg.name == last:
+            if self.deaths or self._enough(deaths_max) or leg.name == last:
                 break
         reviving.cancel()
         return "; ".join(wrong)
 
     def _enough(self, deaths_max: int) -> bool:
-        return not self.dead.is_set() and self.fork.deaths >= deaths_max
+        return not self.deaths and self.forks[0].deaths >= deaths_max
 
     async def _begin(self) -> None:
         """A daemon, with nothing from an earlier one but the store and the key."""
@@ -134,8 +176,11 @@ class Journey:
         await asyncio.get_running_loop().create_task(self.world.start(), context=context)
 
     async def _revive(self) -> None:
-        await self.dead.wait()
-        await self._begin()
+        """Whoever dies while it begins is waited for by nobody."""
+        while True:
+            await self.dead.wait()
+            self.dead.clear()
+            self.began = asyncio.ensure_future(self._begin())
 
     def _met(self, waits: Place) -> None:
         """A task of the daemon waits for something: fork, if nobody was here before."""
@@ -146,18 +191,28 @@ class Journey:
         place = (who if who in LOOPS else who.split("-")[0], told, *lines)
         seen = self.run.points.get(place, 0)
         self.run.points[place] = seen + 1
-        if seen:
-            return
+        if not seen and self._is_chosen(place):
+            loop = asyncio.get_running_loop()
+            if self.forks[-1].here(place):
+                asyncio._set_running_loop(loop)  # asyncio forgets it in a forked process
+                self._die()
+
+    def _is_chosen(self, place: Place) -> bool:
+        if self.deaths:
+            return self.second is not None and self.second.claim(place)
         self.run.legs[self.leg.name] += 1
-        if not self.chosen(self.leg.name, self.run.legs[self.leg.name]):
-            return
-        loop = asyncio.get_running_loop()
-        if self.fork.here(place):
-            asyncio._set_running_loop(loop)  # asyncio forgets it in a forked process
-            leaf_turns._turns.clear()  # what the process that died had in its memory
+        return self.chosen(self.leg.name, self.run.legs[self.leg.name])
+
+    def _die(self) -> None:
+        """In the child: the daemon is gone."""
+        leaf_turns._turns.clear()  # what the process that died had in its memory
+        self.deaths += 1
+        if self.second is None or self.deaths > 1:
             self.lives.met = None
-            self.lives.now += 1
-            self.dead.set()
+        else:
+            self.forks.append(Fork(Run(), jobs=1))
+        self.lives.now += 1
+        self.dead.set()
 
     async def _leg(self, leg: Leg, deaths_max: int) -> list[str]:
         """One leg to its end, and what is wrong then."""
@@ -171,7 +226,7 @@ class Journey:
             if self.world.clock.now() > until:
                 break
             await self.world.clock.sleep(60.0)
-        if self.dead.is_set() and problem == "":
+        if self.deaths and problem == "":
             # what the new daemon does behind the end counts too
             await self.world.clock.sleep(BEHIND_S)
             problem = await leg.over(self.world)
@@ -188,27 +243,31 @@ def explore(
     last: str = LEGS[-1].name,
     deaths_max: int = sys.maxsize,
     tell: Callable[[Place, str], None] = lambda place, verdict: None,
+    second: Seconds | None = None,
 ) -> Run:
     """The journey to the end of this leg, with a death at each chosen point.
 
-    `tell` hears each verdict at once.
+    `tell` hears each verdict at once. `second`: whoever takes over dies as well.
     """
     run = Run(tell=tell)
-    fork = Fork(run, jobs)
+    forks = [Fork(run, jobs)]
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # of tasks that never ended: on purpose
 
     async def main() -> str:
-        return await Journey(directory, run, chosen).go(fork, last, deaths_max)
+        return await Journey(directory, run, chosen, forks, second).go(last, deaths_max)
 
     try:
         wrong = virtual_time.run(main())
     except BaseException:
-        if fork.pipe < 0:
+        if forks[0].pipe < 0:
             raise
         wrong = traceback.format_exc(limit=-3)
-    if fork.pipe >= 0:
-        fork.end(wrong)
-    while fork.answers:
-        fork.collect()
-    run.wrong = wrong
-    return run
+    mine = next((f for f in reversed(forks) if f.pipe >= 0), None)
+    if mine is None:
+        forks[0].wrong()
+        run.wrong = wrong
+        return run
+    if forks[-1] is not mine:  # it had children itself
+        wrong = "; ".join(filter(None, (wrong, forks[-1].wrong())))
+    mine.end(wrong)
+    raise AssertionError("a child has ended before")

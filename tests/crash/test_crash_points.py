@@ -7,11 +7,16 @@ import random
 from pathlib import Path
 
 import pytest
-from lives import explore
+from lives import Seconds, explore
 
 DEATHS = 2  # each costs some seconds of a core
 POINTS = 700  # of the 1000 and more on the way to the first tenant; the last of them differ by run
-LATER = {"red": 300, "repair": 600, "upgrade": 500, "exchange": 250}  # so many points, and more, have these legs
+LATER = {
+    "red": 300,
+    "repair": 600,
+    "upgrade": 500,
+    "exchange": 250,
+}  # so many points, and more, have these legs
 SEED = int(os.environ.get("SEED", "8"))
 
 
@@ -49,3 +54,20 @@ def test_whoever_takes_over_in_a_later_leg_ends_it_without_repeating(
     assert [v for v in run.verdicts.values() if v] == [], f"replay: SEED={SEED}"
     assert len(run.verdicts) == DEATHS
     assert run.legs[leg] >= max(numbers)
+
+
+@pytest.mark.long
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no os.fork on this system")
+def test_a_third_daemon_ends_what_a_second_one_had_taken_over(tmp_path: Path) -> None:
+    (tmp_path / "way").mkdir()
+    known = explore(tmp_path / "way", lambda _leg, _number: False, jobs=1, last="blue")
+    second = Seconds(tmp_path, known.points)
+    number = random.Random(f"{SEED}/second").randrange(1, POINTS)
+
+    run = explore(tmp_path, lambda _leg, n: n == number, jobs=2, last="blue", second=second)
+
+    assert run.wrong == ""
+    assert [v for v in run.verdicts.values() if v] == [], f"replay: SEED={SEED}"
+    assert len(run.verdicts) == 1
+    assert second.places()  # somebody died behind that death
+    assert not {*second.places()} & {*known.points}

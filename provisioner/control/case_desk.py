@@ -127,7 +127,7 @@ class CaseDesk:
         if case.stage is not Stage.RETURNING:
             return case.stage is Stage.HARDWARE
         node = await self._store.node(case.node)
-        return node is not None and policy.incurable(node)
+        return node is not None and policy.incurable(case, node)
 
     async def returned(self, case: Case, by: str, work: str) -> Case | str:
         """People are done: the node is to be taken in as a stranger."""

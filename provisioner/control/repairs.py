@@ -148,7 +148,7 @@ class Repairs:
             return
         # else people were faster than this loop: it is taken in from `repairing`
         now, after = self._clock.now(), node.entered_at > case.stages[-1].at
-        if case.stage in _BACK and after and policy.incurable(node):
+        if case.stage in _BACK and after and policy.incurable(case, node):
             if case.note != (words := str(node.blockers[0])[:500]):
                 changed = case.model_copy(update={"note": words})
                 await self.desk.book.save_case(changed, now=now)

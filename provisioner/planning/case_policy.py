@@ -141,10 +141,12 @@ def faulty(node: Node, remedies_max: int) -> bool:
     return not (waits and node.placement.value == "maintenance")
 
 
-def incurable(node: Node) -> bool:
-    """Whether nothing but the matrix and its files keeps a node in quarantine."""
+def incurable(case: Case, node: Node) -> bool:
+    """Whether nothing but the matrix and its files keeps a node in quarantine that is to stay."""
+    if case.retire_at or node.state is not State.QUARANTINED:
+        return False
     reasons = {b.reason for b in node.blockers}
-    return node.state is State.QUARANTINED and bool(reasons) and reasons <= _OF_THE_MATRIX
+    return bool(reasons) and reasons <= _OF_THE_MATRIX
 
 
 def opening_alerts(alerts: Iterable[Alert]) -> tuple[Alert, ...]:

@@ -43,11 +43,13 @@ def quarantined(*reasons: Reason) -> Node:
 
 
 def test_only_what_a_matrix_refuses_is_beyond_every_remedy() -> None:
-    assert case_policy.incurable(quarantined(Reason.DOWNGRADE, Reason.MISSING_ARTIFACT))
+    refused = quarantined(Reason.DOWNGRADE, Reason.MISSING_ARTIFACT)
+    assert case_policy.incurable(case(), refused)
     for blocked in (quarantined(Reason.DOWNGRADE, Reason.CHECK_FAILED), quarantined()):
-        assert not case_policy.incurable(blocked)
-    back = quarantined(Reason.DOWNGRADE).model_copy(update={"state": State.CONVERGING})
-    assert not case_policy.incurable(back)
+        assert not case_policy.incurable(case(), blocked)
+    back = refused.model_copy(update={"state": State.CONVERGING})
+    assert not case_policy.incurable(case(), back)
+    assert not case_policy.incurable(case(retire_at=NOW), refused)  # its retirement goes on
 
 
 def test_a_tenant_may_put_a_drain_off_for_two_weeks_and_no_more() -> None:

@@ -31,7 +31,7 @@ FILES = {**ARTIFACTS, **next_release.ARTIFACTS}
 async def begin(world: World) -> None:
     """Red's host loses a GPU, and red agrees to have it taken."""
     assert isinstance(world.transport, LosingBmcs)
-    world.transport.losing = True
+    world.transport.loss.on = True
     inject(world.site, "dead_gpu", HOST, GPU)
     desk = CaseDesk(world.store, CaseRows(world.store), None, world.clock, world.settings)
     case = await desk.open(await node_of(world), Origin.TENANT, "a GPU is gone", "red")

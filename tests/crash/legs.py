@@ -16,7 +16,7 @@ from pathlib import Path
 import exchange
 import next_release
 from acts import repeated
-from losing import LosingBmcs
+from losing import LosingBmcs, LosingSwitches, Loss
 from returned import HOST, SECRET, node_of
 from rig import MATRIX, RESTING, World
 from test_erasure_crashes import wrongs
@@ -68,7 +68,9 @@ def made(directory: Path) -> World:
         erase_same_tenant_may_skip=True,  # else the legs behind "red" would erase as it does
         repair_resets_per_day=12,  # legs follow each other within a day
     )
-    world.transport = LosingBmcs(world.services, world.wire)
+    loss = Loss()
+    world.transport = LosingBmcs(world.services, world.wire, loss)
+    world.switches = LosingSwitches(world.site, world.wire, loss)
     next_release.offer(world.files)
     return world
 

@@ -1,34 +1,65 @@
-"""BMCs whose answers are lost, by rule and not by chance: what was asked for happened, or did not.
+"""Devices whose answers are lost, by rule and not by chance: what was asked for happened, or not.
 
-Of each address and path, the first POST is carried out and its answer lost; of the third nobody can
-tell whether it arrived, and it did not. So every physical act has to be looked for on the device.
+Of each address and path, the first request that changes something is carried out and its answer
+lost; of the third nobody can tell whether it arrived, and it did not. So every act has to be looked
+for on the device.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
+from collections.abc import Awaitable, Callable
 
-from provisioner.ports import BmcAddress, Call, Reply, Unreachable
+from provisioner.ports import BmcAddress, Call, Reply, SwitchAddress, Unreachable
 from provisioner.sim.redfish_service import RedfishService
-from provisioner.twin.wires import MemoryBmcs, Wire
+from provisioner.sim.site import Site
+from provisioner.twin.wires import MemoryBmcs, MemorySwitches, Wire
+
+_NUMBERED = re.compile(r"(?<=rev=|ion/)[0-9]+")  # each NVUE revision has a path of its own
 
 
-class LosingBmcs(MemoryBmcs):
-    """Loses nothing until `losing` is set."""
+class Loss:
+    """Counts; loses nothing until `on`."""
 
-    def __init__(self, services: dict[str, RedfishService], wire: Wire) -> None:
-        super().__init__(services, wire)
-        self.losing = False
-        self._posts: Counter[tuple[str, str]] = Counter()
+    def __init__(self) -> None:
+        self.on = False
+        self._asked: Counter[tuple[str, str]] = Counter()
 
-    async def request(self, bmc: BmcAddress, call: Call) -> Reply:
+    async def around(self, url: str, call: Call, ask: Callable[[], Awaitable[Reply]]) -> Reply:
+        """The answer of one request, if it is not lost."""
         number = 0
-        if self.losing and call.method == "POST":
-            self._posts[bmc.url, call.path] += 1
-            number = self._posts[bmc.url, call.path]
+        if self.on and call.method in ("POST", "PATCH", "DELETE"):
+            kind = _NUMBERED.sub("", call.path)
+            self._asked[url, kind] += 1
+            number = self._asked[url, kind]
         if number == 3:
             raise Unreachable("no answer, and it never arrived", maybe_executed=True)
-        reply = await super().request(bmc, call)
+        reply = await ask()
         if number == 1:
             raise Unreachable("the answer was lost", maybe_executed=True)
         return reply
+
+
+class LosingBmcs(MemoryBmcs):
+    """BMCs behind such a loss."""
+
+    def __init__(self, services: dict[str, RedfishService], wire: Wire, loss: Loss) -> None:
+        super().__init__(services, wire)
+        self.loss = loss
+
+    async def request(self, bmc: BmcAddress, call: Call) -> Reply:
+        ask = super().request
+        return await self.loss.around(bmc.url, call, lambda: ask(bmc, call))
+
+
+class LosingSwitches(MemorySwitches):
+    """Switches behind such a loss."""
+
+    def __init__(self, site: Site, wire: Wire, loss: Loss) -> None:
+        super().__init__(site, wire)
+        self.loss = loss
+
+    async def request(self, switch: SwitchAddress, call: Call) -> Reply:
+        ask = super().request
+        return await self.loss.around(switch.url, call, lambda: ask(switch, call))

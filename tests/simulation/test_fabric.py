@@ -58,7 +58,8 @@ async def gathered(world: World) -> Ended:
 
 
 async def lived(directory: Path, nodes: int, faults: Mapping[str, str]) -> Ended:
-    world = World(directory, nodes=nodes, seed=7, certify_gates="abc")
+    # long enough for the slowest: who comes later finds all others with their tenants
+    world = World(directory, nodes=nodes, seed=7, certify_gates="abc", fabric_gather_s=HOUR_S / 2)
     await world.take_in()
     for subject, fault in faults.items():
         fault_presets.inject(world.site, fault, subject)

@@ -147,13 +147,14 @@ class Repairs:
         if not may_enter(node, State.REPAIRING, node.placement):
             return
         # else people were faster than this loop: it is taken in from `repairing`
-        now, after = self._clock.now(), node.entered_at > case.stages[-1].at
-        if case.stage in _BACK and after and policy.incurable(case, node):
-            if case.note != (words := str(node.blockers[0])[:500]):
-                changed = case.model_copy(update={"note": words})
-                await self.desk.book.save_case(changed, now=now)
-            return  # it goes on when people have it tried again
-        if case.stage in _BACK and after:  # the remedy did not help, or it came back not well
+        if case.stage in _BACK and node.entered_at > case.stages[-1].at:
+            now = self._clock.now()
+            if policy.incurable(case, node):
+                if case.note != (words := str(node.blockers[0])[:500]):
+                    changed = case.model_copy(update={"note": words})
+                    await self.desk.book.save_case(changed, now=now)
+                return  # it goes on when people have it tried again
+            # the remedy did not help, or it came back not well
             await self.desk.book.save_case(case.entered(Stage.EVIDENCE, now), now=now)
         await self._move(node, State.REPAIRING, f"case {case.id}", blockers=node.blockers)
 

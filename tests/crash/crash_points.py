@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from legs import NAMES
-from lives import Seconds, explore
+from lives import explore, seconds
 from points import OURS, Place
 
 PATH = (
@@ -60,11 +60,7 @@ def main() -> int:
 
     last = given.leg or NAMES[-1]
     with tempfile.TemporaryDirectory() as directory:
-        way, second = Path(directory) / "way", None
-        if given.twice:
-            way.mkdir()
-            known = explore(way, lambda _leg, _number: False, jobs=1, last=last)
-            second = Seconds(Path(directory), known.points)
+        second = seconds(Path(directory), last) if given.twice else None
         run = explore(Path(directory), chosen, jobs=given.jobs, last=last, tell=tell, second=second)
         twice = second.places() if second is not None else []
     if run.wrong:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 
 import next_release
-from exchanged import another_card, exchanges
+from exchanged import another_card, another_gpu, exchanges
 from losing import LosingBmcs
 from returned import HOST, node_of
 from rig import World
@@ -33,8 +33,13 @@ async def begin(world: World) -> None:
     assert isinstance(world.transport, LosingBmcs)
     world.transport.loss.on = True
     inject(world.site, "dead_gpu", HOST, GPU)
+    await reported(world, "a GPU is gone")
+
+
+async def reported(world: World, why: str) -> None:
+    """Red says that its host has a fault, and that it may be taken for it."""
     desk = CaseDesk(world.store, CaseRows(world.store), None, world.clock, world.settings)
-    case = await desk.open(await node_of(world), Origin.TENANT, "a GPU is gone", "red")
+    case = await desk.open(await node_of(world), Origin.TENANT, why, "red")
     assert isinstance(case, Case), case
     agreed = await desk.accept(case, "red")
     assert isinstance(agreed, Case), agreed
@@ -45,9 +50,8 @@ async def over(world: World) -> str | None:
     book = CaseRows(world.store)
     case, node = (await book.cases(HOST))[0], await node_of(world)
     if case.stage is Stage.HARDWARE and _times(case) == 1:
-        device = world.site.machines[HOST].devices[GPU]
-        if not device.present:
-            device.present, device.serial = True, "1650000000043"
+        if not world.site.machines[HOST].devices[GPU].present:
+            another_gpu(world, GPU)
             another_card(world, CARD, FILES)
             for item, version in DELIVERED.items():
                 world.site.machines[HOST].firmware[CARD, item].running = version

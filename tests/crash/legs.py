@@ -23,10 +23,9 @@ from test_erasure_crashes import wrongs
 from test_journeys import misdeeds
 
 from provisioner.control.campaign_requests import CampaignRequests
-from provisioner.control.case_desk import CaseDesk
 from provisioner.model.campaign import CampaignState
 from provisioner.model.campaign_policy import Policy
-from provisioner.model.case import Case, Ending, Origin, Stage
+from provisioner.model.case import Case, Ending, Stage
 from provisioner.model.node import Node, State
 from provisioner.model.operation import ActionStatus, LedgerEntry
 from provisioner.model.tenant import Tenant
@@ -137,11 +136,7 @@ async def _want(world: World, tenant: str) -> None:
 
 async def _break(world: World) -> None:
     inject(world.site, FAULT, HOST, "")
-    desk = CaseDesk(world.store, CaseRows(world.store), None, world.clock, world.settings)
-    case = await desk.open(await node_of(world), Origin.TENANT, "a rail stands still", "red")
-    assert isinstance(case, Case), case
-    agreed = await desk.accept(case, "red")
-    assert isinstance(agreed, Case), agreed
+    await exchange.reported(world, "a rail stands still")
 
 
 async def _repaired(world: World) -> str | None:

@@ -235,6 +235,14 @@ class Journey:
         return [problem] * bool(problem) + await leg.judge(self.world, since)
 
 
+def seconds(directory: Path, last: str) -> Seconds:
+    """Second deaths on the way to the end of this leg, which is gone once without any."""
+    way = directory / "way"
+    way.mkdir()
+    run = explore(way, lambda _leg, _number: False, jobs=1, last=last)
+    return Seconds(directory, run.points)
+
+
 def explore(
     directory: Path,
     chosen: Chosen,

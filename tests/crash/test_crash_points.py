@@ -7,7 +7,7 @@ import random
 from pathlib import Path
 
 import pytest
-from lives import Seconds, explore
+from lives import explore, seconds
 
 DEATHS = 2  # each costs some seconds of a core
 POINTS = 700  # of the 1000 and more on the way to the first tenant; the last of them differ by run
@@ -59,9 +59,7 @@ def test_whoever_takes_over_in_a_later_leg_ends_it_without_repeating(
 @pytest.mark.long
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no os.fork on this system")
 def test_a_third_daemon_ends_what_a_second_one_had_taken_over(tmp_path: Path) -> None:
-    (tmp_path / "way").mkdir()
-    known = explore(tmp_path / "way", lambda _leg, _number: False, jobs=1, last="blue")
-    second = Seconds(tmp_path, known.points)
+    second = seconds(tmp_path, "blue")
     number = random.Random(f"{SEED}/second").randrange(1, POINTS)
 
     run = explore(tmp_path, lambda _leg, n: n == number, jobs=2, last="blue", second=second)
@@ -70,4 +68,4 @@ def test_a_third_daemon_ends_what_a_second_one_had_taken_over(tmp_path: Path) ->
     assert [v for v in run.verdicts.values() if v] == [], f"replay: SEED={SEED}"
     assert len(run.verdicts) == 1
     assert second.places()  # somebody died behind that death
-    assert not {*second.places()} & {*known.points}
+    assert not {*second.places()} & second.known

@@ -53,6 +53,12 @@ def another_card(
     return spare.devices[slot].serial
 
 
+def another_gpu(world: World, slot: str) -> None:
+    """Another GPU of the same kind in this slot."""
+    device = world.site.machines[HOST].devices[slot]
+    device.present, device.serial = True, "1650000000043"
+
+
 def exchanges(world: World, book: CaseBook) -> Exchanges:
     """As the command line makes them, with the factory logins of the list."""
     known = world.site.expected()["factory_credentials"]

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from exchanged import ANOTHER, another_card, connect, delivered, exchanges
+from exchanged import ANOTHER, another_card, another_gpu, connect, delivered, exchanges
 from repairing import HOST, HOUR_S, Shop, lived
 
 from provisioner.model.case import Case, Ending, Stage
@@ -96,9 +96,7 @@ def test_another_card_is_taken_over_and_proved(tmp_path: Path) -> None:
         shop.broken("dead_gpu")
         await shop.report("a GPU is gone")
         _, case = await shop.ended()
-        machine = world.site.machines[HOST]
-        machine.devices["GPU_SXM_5"].serial = "1650000000043"  # `dead_gpu` takes the fifth
-        machine.devices["GPU_SXM_5"].present = True
+        another_gpu(world, "GPU_SXM_5")  # `dead_gpu` takes the fifth
         serial = another_card(world, "DPU_0")
         told = await exchanges(shop.world, shop.book).returned(
             case, "ada", "DPU_0 replaced", ["DPU_0"]
@@ -123,15 +121,13 @@ def test_a_card_that_the_matrix_has_no_way_from_waits_for_people_and_not_for_rem
 ) -> None:
     async def story(shop: Shop) -> tuple[Node, Case, Node, Case, str]:
         world = shop.world
-        machine = world.site.machines[HOST]
         shop.broken("dead_gpu")
         await shop.report("a GPU is gone")
         _, case = await shop.ended()
-        machine.devices["GPU_SXM_5"].serial = "1650000000043"
-        machine.devices["GPU_SXM_5"].present = True
+        another_gpu(world, "GPU_SXM_5")
         another_card(world, "DPU_0")
         too_new = "bf-bundle-9.9.0-1_30.01_ubuntu-22.04_prod"
-        machine.firmware["DPU_0", "DPU_OS"].running = too_new
+        world.site.machines[HOST].firmware["DPU_0", "DPU_OS"].running = too_new
         people = exchanges(world, shop.book)
         told = await people.returned(case, "ada", "DPU_0 replaced", ["DPU_0"])
         assert isinstance(told, Case), told

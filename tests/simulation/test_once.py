@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
-from virtual_time import VirtualClock, run
+from virtual_time import EPOCH, VirtualClock, run
 
 from provisioner.execution.hold import Hold
 from provisioner.execution.once import Act, Sent, Snapshot, once
@@ -61,12 +61,12 @@ class Device:
         return Act("flash", {"step": {}}, self.look, self.send, happened)
 
 
-async def operation(store: SqlStore) -> Hold:
+async def operation(store: SqlStore, clock: VirtualClock | None = None) -> Hold:
     if await store.node("n") is None:
         await store.add_node(Node(id="n", kind=NodeKind.HOST))
     opened = await store.open_operation("n", "test", 0.0)
     active = (await store.active_operations())[0] if opened is None else opened
-    return Hold(store, VirtualClock(), await store.take(active.id))
+    return Hold(store, clock or VirtualClock(), await store.take(active.id))
 
 
 FATES: dict[str, tuple[list[str], int, ActionStatus | Reason]] = {
@@ -201,3 +201,160 @@ def test_an_intent_that_took_too_long_is_not_sent_and_blames_nobody(dies: bool) 
     else:
         assert isinstance(result, Blocker)
         assert (result.reason, rows) == (Reason.OVERLOADED, [ActionStatus.ABSENT])
+
+
+def unreachable() -> Blocker:
+    return Blocker(reason=Reason.UNREACHABLE, subject="d", detail="silent", unblock="wait")
+
+
+async def left_open(
+    store: SqlStore, device: Device, clock: VirtualClock
+) -> tuple[Hold, LedgerEntry]:
+    """An intent of a driver that died, and the hold of its successor."""
+    hold = await operation(store, clock)
+    entry = await hold.intend("flash", {"seen": dict(await device.look())})
+    return await operation(store), entry
+
+
+class AheadClock(VirtualClock):
+    """The clock of another machine, an hour ahead."""
+
+    def now(self) -> float:
+        return super().now() + 3600.0
+
+
+def followed(
+    device: Device, *, later_s: float = 0.0, theirs: VirtualClock | None = None, **changed: object
+) -> tuple[LedgerEntry | Blocker, list[ActionStatus], float]:
+    """What a successor makes of an open intent, the ledger then, and how long it took."""
+
+    async def main() -> tuple[LedgerEntry | Blocker, list[ActionStatus], float]:
+        store, clock = open_store(":memory:", inline=True), VirtualClock()
+        successor, entry = await left_open(store, device, theirs or clock)
+        await clock.sleep(later_s)
+        began = clock.now()
+        act = replace(device.act(), **changed)
+        result = await once(successor, clock, SETTINGS, act, entry)
+        return result, [e.status for e in await store.entries("n")], clock.now() - began
+
+    return run(main())
+
+
+def test_an_open_intent_stays_open_while_its_device_cannot_be_looked_at() -> None:
+    device = Device()
+
+    async def silent() -> Snapshot | Blocker:
+        return unreachable()
+
+    result, rows, _ = followed(device, look=silent)
+
+    assert isinstance(result, Blocker)
+    assert result.reason is Reason.UNREACHABLE
+    assert (rows, device.flashes) == ([ActionStatus.INTENDED], 0)
+
+
+def test_nothing_is_intended_for_a_device_that_cannot_be_looked_at() -> None:
+    device = Device()
+
+    async def silent() -> Snapshot | Blocker:
+        return unreachable()
+
+    async def main() -> tuple[LedgerEntry | Blocker, int]:
+        store = open_store(":memory:", inline=True)
+        hold = await operation(store)
+        act = replace(device.act(), look=silent)
+        result = await once(hold, VirtualClock(), SETTINGS, act, None)
+        return result, len(await store.entries("n"))
+
+    result, rows = run(main())
+
+    assert isinstance(result, Blocker)
+    assert (result.reason, rows, device.flashes) == (Reason.UNREACHABLE, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("answer", "flashes", "rows"),
+    [
+        (Sent(task="/task/7"), 0, [ActionStatus.SENT]),
+        (unreachable(), 0, [ActionStatus.FAILED]),
+        (
+            Blocker(reason=Reason.BUSY, subject="d", detail="busy", unblock="wait"),
+            0,
+            [ActionStatus.ABSENT],
+        ),
+        (None, 1, [ActionStatus.ABSENT, ActionStatus.SENT]),
+    ],
+    ids=["it was taken", "it failed", "it never began", "nothing is known of it"],
+)
+def test_a_request_that_outlives_its_driver_is_asked_for_before_its_device_is_looked_at(
+    answer: Sent | Blocker | None, flashes: int, rows: list[ActionStatus]
+) -> None:
+    device, asked_since = Device(), []
+
+    async def recall(since: float) -> Sent | Blocker | None:
+        asked_since.append(since)
+        return answer
+
+    result, left, took_s = followed(device, later_s=5.0, recall=recall)
+
+    assert (device.flashes, left) == (flashes, rows)
+    assert (asked_since, took_s) == ([EPOCH], 0.0)  # since the intent; and nothing is waited for
+    if isinstance(answer, Blocker):
+        assert result == answer
+    else:
+        assert isinstance(result, LedgerEntry)
+        assert result.task == (answer.task if answer else "/task/1")
+
+
+LONGEST_S = SETTINGS.send_window_s + SETTINGS.request_max_s
+
+
+@pytest.mark.parametrize(
+    ("later_s", "request_max_s", "waits_s"),
+    [
+        (0.0, 0.0, LONGEST_S),
+        (10.0, 0.0, LONGEST_S - 10.0),
+        (LONGEST_S + 1.0, 0.0, 0.0),
+        (0.0, 7.0, SETTINGS.send_window_s + 7.0),
+    ],
+)
+def test_a_successor_looks_only_when_the_request_can_no_longer_be_under_way(
+    later_s: float, request_max_s: float, waits_s: float
+) -> None:
+    device = Device()
+
+    _, rows, took_s = followed(device, later_s=later_s, request_max_s=request_max_s)
+
+    assert took_s == pytest.approx(waits_s)
+    assert (rows, device.flashes) == ([ActionStatus.ABSENT, ActionStatus.SENT], 1)
+
+
+def test_an_intent_from_a_clock_that_is_ahead_is_not_waited_for_longer_than_any_other() -> None:
+    _, _, took_s = followed(Device(), theirs=AheadClock())
+
+    assert took_s == pytest.approx(LONGEST_S)
+
+
+@pytest.mark.parametrize(
+    ("fate", "status"),
+    [
+        ("request", ActionStatus.ABSENT),
+        ("login", ActionStatus.ABSENT),
+        ("busy", ActionStatus.ABSENT),
+        ("refused", ActionStatus.FAILED),
+    ],
+)
+def test_an_action_that_certainly_did_not_begin_is_settled_at_once(
+    fate: str, status: ActionStatus
+) -> None:
+    device = Device(lose=[fate])
+
+    async def main() -> list[LedgerEntry]:
+        store = open_store(":memory:", inline=True)
+        await once(await operation(store), VirtualClock(), SETTINGS, device.act(), None)
+        return list(await store.entries("n"))
+
+    (entry,) = run(main())
+
+    assert entry.status is status
+    assert entry.outcome

@@ -1,0 +1,106 @@
+"""A fence that stops half way is written down as what it is: the ports may be anywhere."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from release_rig import FEW, LEAF, NODE, Bench, play
+
+from provisioner.control.performer import Performer
+from provisioner.execution.hold import Hold
+from provisioner.model.node import Placement
+from provisioner.model.outcome import Reason
+from provisioner.planning.lifecycle import Fence
+
+
+async def fenced(bench: Bench, stored: Placement, seen: Placement) -> Any:
+    """What a fence reports of a node, where its row says that it is, and how often it was said.
+
+    `seen`: where the turn's own reading found its ports.
+    """
+    nobody: Any = None  # asked for nothing by a fence
+    store, clock = bench.rig.store, bench.rig.clock
+    performer = Performer(
+        store,
+        clock,
+        bench.rig.effects.settings,
+        observer=nobody,
+        identifier=nobody,
+        executor=nobody,
+        tenancy=bench.rig.tenancy,
+        eraser=nobody,
+        certifier=nobody,
+    )
+    node = await store.save_node(bench.node().model_copy(update={"placement": stored}))
+    opened = await store.open_operation(NODE, "journey", clock.now())
+    hold = Hold(store, clock, await store.take(opened.id))
+    problems = await performer.perform(
+        hold, node.model_copy(update={"placement": seen}), Fence(), None
+    )
+    rows = await store.journal_rows()
+    said = [r["detail"]["confirmed"] for r in rows if r["kind"] == "fence"]
+    return problems, await store.node(NODE), said
+
+
+def silent(bench: Bench) -> None:
+    bench.rig.site.nvue[LEAF].reachable = lambda: False
+
+
+def refusing(bench: Bench) -> None:
+    bench.leaf.faults.add("apply_fails")
+
+
+def halfway(plant: Any, stored: Placement, seen: Placement) -> Any:
+    """A fence of a node in RED, whose one leaf does not follow."""
+
+    async def scenario(bench: Bench) -> Any:
+        await bench.release()
+        plant(bench)
+        return await fenced(bench, stored, seen)
+
+    return play(scenario, FEW)
+
+
+def test_a_fence_is_written_down_with_where_every_port_was_read() -> None:
+    async def scenario(bench: Bench) -> Any:
+        await bench.release()
+        began = bench.rig.clock.now()
+        return (*await fenced(bench, Placement.MIXED, Placement.MIXED), began)
+
+    problems, node, said, began = play(scenario, FEW)
+
+    assert (problems, said) == ((), [True])
+    assert (node.placement, node.vrf) == (Placement.MAINTENANCE, "MAINT")
+    assert node.fenced_at > began
+
+
+@pytest.mark.parametrize("seen", [Placement.MIXED, Placement.CUSTOMER])
+def test_a_half_fence_of_a_node_that_was_thought_to_be_fenced_is_written_down(
+    seen: Placement,
+) -> None:
+    problems, node, said = halfway(refusing, Placement.MAINTENANCE, seen)
+
+    assert [(b.reason, b.subject) for b in problems] == [(Reason.SWITCH_REFUSED, LEAF)]
+    assert (node.placement, node.vrf) == (Placement.MIXED, "")
+    assert said == [False]
+
+
+def test_a_node_that_was_read_elsewhere_is_not_fenced_while_a_leaf_is_silent() -> None:
+    problems, node, said = halfway(silent, Placement.MAINTENANCE, Placement.MIXED)
+
+    assert {b.reason for b in problems} == {Reason.UNREACHABLE}
+    assert (node.placement, said) == (Placement.MIXED, [False])
+
+
+def test_a_half_fence_is_written_down_once() -> None:
+    _, node, said = halfway(refusing, Placement.MIXED, Placement.MIXED)
+
+    assert (node.placement, said) == (Placement.MIXED, [])
+
+
+def test_a_customers_node_stays_a_customers_while_nothing_of_its_fence_is_known() -> None:
+    problems, node, said = halfway(silent, Placement.CUSTOMER, Placement.CUSTOMER)
+
+    assert problems
+    assert (node.placement, said) == (Placement.CUSTOMER, [])

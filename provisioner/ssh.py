@@ -19,6 +19,7 @@ from pathlib import Path
 
 import asyncssh
 
+from provisioner import permit
 from provisioner.ports import (
     CertificateChanged,
     LoginRefused,
@@ -189,10 +190,14 @@ class SshShell:
     async def _one(
         self, connection: asyncssh.SSHClientConnection, command: ShellCommand
     ) -> ShellOutput:
-        """One command. It is ended on the host at its limit, also if we are gone by then."""
+        """One command. It is ended on the host at its limit, also if we are gone by then.
+
+        A daemon that may no longer act ends here, before the command leaves.
+        """
         line = f"timeout --kill-after=10 {command.timeout_s:g} sh -c {shlex.quote(command.line)}"
         if self._remote.user != "root":
             line = f"sudo -n -- {line}"
+        permit.ask()
         try:
             async with asyncio.timeout(command.timeout_s + GRACE_S):
                 process = await connection.create_process(

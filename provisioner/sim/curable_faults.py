@@ -6,6 +6,7 @@ happens that cure it. Nothing else cures it: a ladder that stops too early leave
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from copy import copy
 from typing import TYPE_CHECKING, Any
@@ -87,11 +88,20 @@ def exchange(machine: Machine, slot: str, serial: str, **changes: Any) -> None:
         device.traits.pop(trait, None)
 
 
-def reset_gpus(view: HostView, _command: str) -> Output:
-    """`nvidia-smi --gpu-reset` with the services around it stopped and started."""
+def reset_gpus(view: HostView, command: str) -> Output:
+    """`nvidia-smi --gpu-reset` with the services around it stopped and started.
+
+    What the command writes into files of /run is kept until the host restarts (systemd's
+    file-hierarchy(7): /run is a tmpfs).
+    """
     from provisioner.sim.host import Output
 
-    if "gpu_reset_fails" in view.machine.faults:
+    boot = view.machine.host.boot_id
+    marks = re.findall(r"cat /proc/sys/kernel/random/uuid > (/run/[\w-]+);", command)
+    failed = "gpu_reset_fails" in view.machine.faults
+    for path in marks:
+        view.volatile[path] = boot, f"{boot}-{view.now}\n{int(failed)}\n"
+    if failed:
         return Output(1, "", "GPU 00000000:1B:00.0 is currently in use by another process.\n")
     view.machine.note(view.now, "gpu_reset", "gpus")
     happened(view.machine, GPU_RESET)

@@ -42,6 +42,8 @@ class HostView:
         self.rng = random.Random(seed)
         self.now = 0.0
         self.damaged: dict[str, int] = {}  # card's slot -> frames that its port received damaged
+        # files in /run: path -> boot id of the system that wrote it, content
+        self.volatile: dict[str, tuple[str | None, str]] = {}
         self.serving: dict[int, tuple[str, str]] = {}  # port -> RDMA device, boot id
         # address -> the host that has it, and the rail or -1 (the site fills it)
         self.peers: Mapping[str, tuple[HostView, int]] = {}

@@ -31,10 +31,11 @@ Tool = Callable[[HostView, str], Output]
 # first words of a command -> what answers it, and how long it takes in seconds
 TOOLS: tuple[tuple[str, Tool, float], ...] = (
     *LOOKS,
+    ("cat /proc/sys/kernel/random/boot_id /run/", outputs_system.boot_id_and_files, 0.1),
     ("cat /proc/sys/kernel/random/boot_id", outputs_system.boot_id, 0.1),
     ("cat /etc/provisioner-release /etc/os-release", outputs_system.system, 0.1),
     ("cat /etc/provisioner-release", outputs_system.stamp, 0.1),
-    ("for s in nvidia-dcgm ", curable_faults.reset_gpus, 45.0),
+    ("exec 9>>/run/lock/provisioner-tools; ", curable_faults.reset_gpus, 45.0),
     ("nvidia-smi ", outputs_gpu.nvidia_smi, 1.5),
     ("dpkg-query -W -f ", outputs_system.dpkg_query, 0.2),
     ("mlxfwmanager --query-format xml", outputs_nic.mlxfwmanager, 12.0),

@@ -19,6 +19,15 @@ def boot_id(view: HostView, _command: str) -> Output:
     return Output(0, f"{view.machine.host.boot_id}\n")
 
 
+def boot_id_and_files(view: HostView, command: str) -> Output:
+    """`cat` of the boot id and of files in /run that are there, then the words of an `echo`."""
+    words, _, echoed = command.partition(" 2>/dev/null; echo ")
+    boot = view.machine.host.boot_id
+    kept = [view.volatile.get(path, (None, "")) for path in words.split()[2:]]
+    files = "".join(content for written_by, content in kept if written_by == boot)
+    return Output(0, f"{boot}\n{files}{echoed}\n")
+
+
 def system(view: HostView, _command: str) -> Output:
     """`cat` of the stamp that an image leaves, and of os-release."""
     said = _image(view)

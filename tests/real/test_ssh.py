@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hosts import Host, hosts, why_not
 
+from provisioner import permit
 from provisioner.execution.inband import PROBE
 from provisioner.ports import (
     CertificateChanged,
@@ -235,3 +236,22 @@ def test_the_probe_sees_a_held_lock_and_what_a_play_left(made: list[Host], remot
     assert quiet == "looked\n"
     assert held == "/run/lock/provisioner-tools is held\nlooked\n"
     assert "/environ" in marked
+
+
+def test_a_daemon_that_lost_its_seat_sends_no_command(made: list[Host], remote: Remote) -> None:
+    """The shell had its connection before; the process that asked may not act any more."""
+
+    class Lost(BaseException):
+        """Stands for the end of the process."""
+
+    def lost() -> None:
+        raise Lost
+
+    async def act(shell: SshShell) -> bool:
+        await shell.run(made[0].name, made[0].address, lines("rm -f /tmp/seatless"))
+        with permit.required(lost), pytest.raises(Lost):
+            await shell.run(made[0].name, made[0].address, lines("touch /tmp/seatless"))
+        (seen,) = await shell.run(made[0].name, made[0].address, lines("ls /tmp/seatless"))
+        return seen.exit_code == 0
+
+    assert with_shell(remote, act) is False

@@ -1,4 +1,8 @@
-"""Opens a daemon's place among several on one PostgreSQL; on a file there is no such place."""
+"""Opens a daemon's place among several on one PostgreSQL; on a file there is no such place.
+
+The driver and the engine for PostgreSQL are the extra `postgresql`. They are imported only when a
+database needs them: a daemon on a file starts without them.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +14,14 @@ import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.metadata import PackageNotFoundError, version
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
-import psycopg
-
-from provisioner.control.cluster import Cluster
 from provisioner.model.input_error import InputError
 from provisioner.settings import Settings
-from provisioner.store.postgres import is_postgres, postgres_url, shown
-from provisioner.store.seat import Seat
+from provisioner.store.postgres import extra_missing, is_postgres, postgres_url, shown
+
+if TYPE_CHECKING:
+    from provisioner.control.cluster import Cluster
 
 log = logging.getLogger(__name__)
 
@@ -31,12 +34,19 @@ async def open_cluster(
 ) -> AsyncIterator[tuple[Cluster, str] | None]:
     """Our seat and its database, until the end; None with a file.
 
-    Raises InputError if the server refuses it.
+    Raises InputError if the server refuses it, or if the extra `postgresql` is not installed.
     """
     if not is_postgres(database):
         yield None
         return
-    importlib.import_module("dbos")  # takes seconds: before anybody counts on us
+    try:
+        importlib.import_module("dbos")  # takes seconds: before anybody counts on us
+        import psycopg
+
+        from provisioner.control.cluster import Cluster
+        from provisioner.store.seat import Seat
+    except ModuleNotFoundError as missing:
+        raise extra_missing(shown(postgres_url(database)), str(missing.name)) from None
     name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
     cluster = Cluster(Seat(database, name, _built(), settings.lease_s), end_at_once)
     try:

@@ -10,13 +10,12 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from provisioner.checks import ALL as CHECKS
 from provisioner.checks.threshold_data import Limits
 from provisioner.control.campaigns import Campaigns
 from provisioner.control.certifier import Certifier
-from provisioner.control.cluster import Cluster
 from provisioner.control.engine import EmbeddedEngine, Engine
 from provisioner.control.fabric import FabricSessions
 from provisioner.control.isolating import Fabrics, keeper_of, tenancy_of
@@ -63,6 +62,9 @@ from provisioner.ports.webhooks import WebhookBook, WebhookPosts
 from provisioner.settings import Settings
 from provisioner.store.signing import Signer
 from provisioner.wall_clock import WallClock
+
+if TYPE_CHECKING:
+    from provisioner.control.cluster import Cluster  # only with the extra "postgresql"
 
 log = logging.getLogger(__name__)
 

@@ -74,11 +74,8 @@ def open_postgres(database: str) -> Engine:
     url = postgres_url(database)
     try:
         engine = create_engine(url, poolclass=NullPool, connect_args=CONNECT)
-    except ModuleNotFoundError:
-        raise InputError(
-            shown(url), "", "PostgreSQL's driver is not installed",
-            'Run: pip install "gpu-provisioner[postgresql]"',
-        ) from None  # fmt: skip
+    except ModuleNotFoundError as missing:
+        raise extra_missing(shown(url), str(missing.name)) from None
     event.listen(engine, "connect", _prepare)
     event.listen(engine, "begin", _begin)
     try:
@@ -150,6 +147,13 @@ def _check(connection: Connection, source: str) -> None:
     if standby:
         raise _unusable(source, "it is a standby, which takes no writes")
     connection.rollback()
+
+
+def extra_missing(source: str, package: str) -> InputError:
+    """Return the refusal for a PostgreSQL database where the extra is not installed."""
+    problem = f"PostgreSQL needs the package {package}, which is not installed"
+    remedy = 'Run: pip install "gpu-provisioner[postgresql]"'
+    return InputError(source, "", problem, remedy)
 
 
 def _unusable(source: str, problem: str) -> InputError:

@@ -1,68 +1,24 @@
-"""The wheel in an environment of its own, the unit as systemd reads it, the container's file."""
+"""What the wheel holds, the unit as systemd reads it, the container's file."""
 
 from __future__ import annotations
 
-import re
 import shutil
 import subprocess
 import sys
-import sysconfig
 import zipfile
 from pathlib import Path
 
 import pytest
+from built_wheel import ROOT, SOURCES, build_wheel
 
-ROOT = Path(__file__).parents[2]
-SOURCES = (
-    "provisioner",
-    "ansible",
-    "pyproject.toml",
-    "README.md",
-    "LICENSE",
-    "firmware_matrix.yaml",
-)
 UNIT = ROOT / "images" / "daemon" / "provisioner.service"
 CONTAINER = ROOT / "images" / "daemon" / "Containerfile"
-LOOKS = """
-import sys
-import provisioner
-from provisioner.cli import main
-from provisioner.shipped import shipped
-from provisioner.store import open_store
-
-def run(*words):
-    sys.argv = ["provisioner", *words]
-    try:
-        main()
-    except SystemExit as done:
-        assert not done.code, done.code
-
-run("--version")
-run("matrix", "check")
-open_store("data/x.db", inline=True)  # the migrations are there
-print(provisioner.__file__)
-print(shipped("ansible/playbooks").is_dir())
-"""
-LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.egg-info", ".ansible")
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Built from a copy, so that nothing is left in the checkout; no network."""
-    place = tmp_path_factory.mktemp("wheel")
-    for name in SOURCES:
-        source = ROOT / name
-        if source.is_dir():
-            shutil.copytree(source, place / "source" / name, symlinks=True, ignore=LEFT_OUT)
-        else:
-            (place / "source").mkdir(exist_ok=True)
-            shutil.copy2(source, place / "source" / name)
-    build = "import sys, setuptools.build_meta as b; print(b.build_wheel(sys.argv[1]))"
-    words = [sys.executable, "-c", build, str(place)]
-    done = subprocess.run(words, cwd=place / "source", capture_output=True, text=True, timeout=200)
-    assert done.returncode == 0, done.stderr[-2000:]
-    (made,) = place.glob("*.whl")
-    return made
+    return build_wheel(tmp_path_factory.mktemp("wheel"))
 
 
 def test_the_wheel_has_all_that_the_program_needs(wheel: Path):
@@ -82,27 +38,6 @@ def test_the_wheel_has_all_that_the_program_needs(wheel: Path):
     assert content - names == set()
     assert "provisioner/content/firmware_matrix.yaml" in names
     assert not [n for n in names if n.startswith(("tests/", "images/")) or "__pycache__" in n]
-
-
-def test_the_wheel_works_where_there_is_no_checkout(wheel: Path, tmp_path: Path):
-    fresh = tmp_path / "fresh"
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", fresh], check=True, timeout=100)
-    (site,) = fresh.glob("lib/python3.*/site-packages")
-    zipfile.ZipFile(wheel).extractall(site)
-    # its dependencies are those of this environment; its own code is the wheel's
-    (site / "dependencies.pth").write_text(sysconfig.get_paths()["purelib"] + "\n")
-
-    done = subprocess.run(
-        [fresh / "bin" / "python", "-I", "-c", LOOKS],
-        cwd=tmp_path, capture_output=True, text=True, timeout=200,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
-    version, *matrix, where, plays = done.stdout.splitlines()
-
-    assert where.startswith(str(site))
-    assert re.fullmatch(r"provisioner \d+\.\d+\.\d+\S*", version)
-    assert matrix
-    assert plays == "True"
 
 
 def test_systemd_takes_the_unit_and_calls_it_well_confined(tmp_path: Path):

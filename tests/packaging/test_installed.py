@@ -1,0 +1,221 @@
+"""The wheel where a new user installs it: with pip, into an environment that has nothing else.
+
+The packages come from the index that pip is configured with, in the versions of requirements.lock.
+One environment serves all: first the bare wheel, then each extra is added to it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from built_wheel import ROOT, build_wheel
+from postgres_server import PASSWORD, Server
+
+INSTALL_LIMIT_S = 300
+SERVE_LIMIT_S = 90
+INDEX = ("pypi.org", 443)
+WITHOUT_DRIVER = "postgresql://nobody@127.0.0.1:1/none"
+
+# Every command with every subcommand: the help loads the module and all that it imports.
+EVERY_HELP = """
+import contextlib, io, json, traceback
+from provisioner.cli.commands import COMMANDS, load
+
+def names(command):
+    return list(getattr(command, "commands", {}))
+
+done, failed = 0, {}
+for first in COMMANDS:
+    try:
+        command = load(first)
+    except Exception as error:
+        failed[first] = repr(error)
+        continue
+    for words in [[], *([name] for name in names(command))]:
+        done += 1
+        said = io.StringIO()
+        try:
+            with contextlib.redirect_stdout(said):
+                command.main([*words, "--help"], prog_name=first, standalone_mode=False)
+        except BaseException:
+            failed[" ".join([first, *words])] = traceback.format_exc()
+        if "Usage" not in said.getvalue():
+            failed.setdefault(" ".join([first, *words]), "no usage: " + said.getvalue())
+print(json.dumps({"done": done, "failed": failed}))
+"""
+
+
+@dataclass(frozen=True)
+class Installed:
+    """An environment with the wheel, used from a directory that has no checkout."""
+
+    wheel: Path
+    place: Path
+    elsewhere: Path
+
+    @property
+    def program(self) -> Path:
+        return self.place / "bin" / "provisioner"
+
+    def add(self, *extras: str) -> None:
+        """Install the wheel, with these extras."""
+        chosen = f"{self.wheel}[{','.join(extras)}]" if extras else str(self.wheel)
+        words = [
+            str(self.place / "bin" / "python"), "-m", "pip", "install", "--quiet",
+            "--disable-pip-version-check", "--constraint", str(self.place / "constraints"), chosen,
+        ]  # fmt: skip
+        done = subprocess.run(words, capture_output=True, text=True, timeout=INSTALL_LIMIT_S)
+        assert done.returncode == 0, done.stderr[-3000:]
+
+    def run(self, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        """Run the program to its end."""
+        return self.call([str(self.program), *words], environment)
+
+    def every_help(self) -> Mapping[str, str]:
+        """Ask every command for its help; return those that failed."""
+        python = self.place / "bin" / "python"
+        done = self.call([str(python), "-I", "-c", EVERY_HELP], {})
+        assert done.returncode == 0, done.stderr
+        result = json.loads(done.stdout)
+        assert result["done"] > 100
+        failed: Mapping[str, str] = result["failed"]
+        return failed
+
+    def call(
+        self, words: Sequence[str], environment: Mapping[str, str]
+    ) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            words, cwd=self.elsewhere, env={**clean(), **environment},
+            capture_output=True, text=True, timeout=120,
+        )  # fmt: skip
+
+    def assert_serves(self, data: str, *words: str, **environment: str) -> None:
+        """Run the daemon until it serves and its API answers, then end it."""
+        with (self.elsewhere / f"{data}.log").open("w+") as log:
+            (self.elsewhere / "artifacts").mkdir(exist_ok=True)
+            process = subprocess.Popen(
+                [str(self.program), "serve", "--lab", "--data", data, "--api-port", "0",
+                 "--artifact-port", "0", "--agent-port", "0", *words],
+                cwd=self.elsewhere, env={**clean(), **environment}, stdout=log, stderr=log,
+            )  # fmt: skip
+            with ended(process):
+                said = wait_for(process, Path(log.name), r"\bserving\b")
+                api = re.search(r"https://127\.0\.0\.1:(\d+)", said)
+                assert api is not None, said
+                socket.create_connection(("127.0.0.1", int(api[1])), timeout=10).close()
+            assert process.returncode == 0, Path(log.name).read_text()
+
+
+def clean() -> dict[str, str]:
+    """Return our environment without what would lead the program back to the checkout."""
+    return {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "PROVISIONER"))}
+
+
+def wait_for(process: subprocess.Popen[bytes], log: Path, pattern: str) -> str:
+    """Return the log once it matches; fail if the process ends or the limit passes."""
+    until = time.monotonic() + SERVE_LIMIT_S
+    while not re.search(pattern, said := log.read_text()):
+        assert process.poll() is None, said
+        assert time.monotonic() < until, said
+        time.sleep(0.1)
+    return said
+
+
+@contextmanager
+def ended(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """End the process, and wait for it."""
+    try:
+        yield
+    finally:
+        process.terminate()
+        try:
+            process.wait(60)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait(10)
+
+
+@pytest.fixture
+def bare(tmp_path: Path) -> Installed:
+    """The wheel in an environment of its own; skips where no package index can be reached."""
+    try:
+        socket.create_connection(INDEX, timeout=10).close()
+    except OSError as error:
+        pytest.skip(f"{INDEX[0]} cannot be reached: {error}")
+    place, elsewhere = tmp_path / "environment", tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", place], check=True, timeout=100)
+    lend_pip(place)
+    (place / "constraints").write_text(locked_versions())
+    installed = Installed(build_wheel(tmp_path / "wheel"), place, elsewhere)
+    installed.add()
+    return installed
+
+
+def lend_pip(place: Path) -> None:
+    """Install pip with our pip: Debian's python3.11 comes without ensurepip."""
+    pip = [sys.executable, "-m", "pip", "--python", str(place / "bin" / "python"), "install"]
+    subprocess.run(
+        [*pip, "--quiet", "--disable-pip-version-check", "pip"], check=True, timeout=INSTALL_LIMIT_S
+    )
+
+
+def locked_versions() -> str:
+    """Return NAME==VERSION of each locked package: pip takes no digests in constraints."""
+    text = (ROOT / "requirements.lock").read_text()
+    pins = re.findall(r"^([A-Za-z0-9_.-]+)(?:\[[a-z,]+\])?(==\S+)", text, re.MULTILINE)
+    return "".join(f"{name}{version}\n" for name, version in pins)
+
+
+@pytest.mark.slow
+def test_the_installed_wheel_shows_every_help_and_serves_with_and_without_each_extra(
+    bare: Installed,
+):
+    assert bare.every_help() == {}
+    assert bare.run("--version").returncode == 0
+    bare.assert_serves("bare")
+
+    # what needs an extra says which
+    no_driver = bare.run("node", "list", PROVISIONER_DATABASE=WITHOUT_DRIVER)
+    assert (no_driver.returncode, no_driver.stdout) == (2, "")
+    assert 'pip install "gpu-provisioner[postgresql]"' in no_driver.stderr
+    (bare.elsewhere / "traced.yaml").write_text("trace_endpoint: http://127.0.0.1:9/v1/traces\n")
+    no_traces = bare.run("serve", "--settings", "traced.yaml")
+    assert no_traces.returncode == 2
+    assert "pip install 'gpu-provisioner[traces]'" in no_traces.stderr
+
+    bare.add("traces")
+    bare.assert_serves("traced", "--settings", "traced.yaml")
+
+    bare.add("postgresql")
+    assert bare.every_help() == {}
+    bare.assert_serves("file")
+    with server() as database:
+        if database:
+            bare.assert_serves("shared", "--database", database, PGPASSWORD=PASSWORD)
+
+
+@contextmanager
+def server() -> Iterator[str]:
+    """Run a PostgreSQL server with an empty database; yields its URL, or "" where there is none."""
+    if not list(Path("/usr/lib/postgresql").glob("*/bin/initdb")):
+        yield ""
+        return
+    running = Server(memory=True)
+    try:
+        running.start()
+        yield running.url(running.make())
+    finally:
+        running.stop()
+        running.remove()

@@ -7,17 +7,20 @@ there is no case. Every change carries the generation that was read.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from provisioner.model.case import Case, Ending, Fault, Origin, Service, Spare, Stage
+from provisioner.model.alert import Alert
+from provisioner.model.case import Case, Ending, Fault, JoinedReport, Origin, Service, Spare, Stage
 from provisioner.model.node import Node, State
+from provisioner.planning import case_joining as joining
 from provisioner.planning import case_policy as policy
 from provisioner.planning import offenders
 from provisioner.planning.case_policy import CasePolicy
 from provisioner.planning.offenders import OffenderPolicy
-from provisioner.ports import AlertBook, Clock, Store
+from provisioner.ports import AlertBook, Clock, StaleWrite, Store
 from provisioner.ports.cases import CaseBook
 from provisioner.settings import Settings
+
+JOIN_TRIES_MAX = 5  # a case that another process changes meanwhile is read again so often
 
 
 def case_policy_of(settings: Settings) -> CasePolicy:
@@ -63,9 +66,31 @@ class CaseDesk:
         service: Service | None = None,
         faults: Sequence[Fault] = (),
     ) -> Case | str:
-        """A new case, its tenant told; or why there is none."""
+        """A new case, its tenant told; or the report in the case that is open, or why neither."""
         if node.state is State.RETIRED:
             return "it is retired"
+        for _ in range(JOIN_TRIES_MAX):
+            before = await self.book.open_case(node.id)
+            try:
+                if before is not None:
+                    return await self.join(before, node, origin, reason, by, service=service)
+                made = await self._open(node, origin, reason, by, service, faults)
+            except StaleWrite:
+                continue  # another process changed the case meanwhile
+            if made is not None:
+                return made
+        return "its case changes all the time: report it again"
+
+    async def _open(
+        self,
+        node: Node,
+        origin: Origin,
+        reason: str,
+        by: str,
+        service: Service | None,
+        faults: Sequence[Fault],
+    ) -> Case | None:
+        """Return a new case, or None if another process opened one meanwhile."""
         now = self._clock.now()
         earlier = await self.book.cases(node.id, offenders.CASES_MAX)
         standing = await self._standing(node)
@@ -85,14 +110,47 @@ class CaseDesk:
         )
         score = offenders.score(node.id, [*earlier, case], now, self.offenders)
         deeper = score.advice is not offenders.Advice.NOTHING
+        case = joining.add_weighed(case, policy.opening_alerts(standing))
         case = case.model_copy(update={"score": score.score, "deeper": deeper})
         told = [policy.first_notice(case, now)] if case.tenant else []
         detail = {"case": case.id, "origin": origin, "reason": reason, "service": chosen}
         row = ("case_opened", node.id, {**detail, "by": by, "score": score.score})
-        added = await self.book.add_case(case, notices=told, journal=[row], now=now)
-        return added if added is not None else "it has an open case already"
+        return await self.book.add_case(case, notices=told, journal=[row], now=now)
 
-    async def _standing(self, node: Node) -> Sequence[Any]:
+    async def join(
+        self,
+        case: Case,
+        node: Node,
+        origin: Origin,
+        reason: str,
+        by: str,
+        *,
+        service: Service | None = None,
+        alerts: Sequence[Alert] = (),
+    ) -> Case | str:
+        """Add a report to an open case: it can only make the service stricter, and does so now.
+
+        `alerts`: that the report is about; they are recorded as weighed. Raises `StaleWrite`.
+        """
+        now = self._clock.now()
+        weighed = alerts if origin is Origin.EVENT else ()
+        chosen = service or joining.choose_service_of_alerts(weighed, origin, self.policy)
+        report = JoinedReport(origin=origin, reason=reason, by=by, at=now)
+        joined = joining.join_report(case, node, report, chosen, self.policy)
+        if isinstance(joined, str):
+            return joined
+        if case.weighed is not None or alerts:
+            joined = joining.add_weighed(joined, alerts)
+        told = joining.write_joined_notice(case, joined, now)
+        detail = {
+            "case": case.id, "origin": origin, "reason": reason, "by": by,
+            "service": joined.service, "before": case.service,
+        }  # fmt: skip
+        row = ("case_joined", node.id, detail)
+        notices = [told] if told is not None else []
+        return await self.book.save_case(joined, notices=notices, journal=[row], now=now)
+
+    async def _standing(self, node: Node) -> Sequence[Alert]:
         if self._alerts is None:
             return ()
         return [a for a in await self._alerts.alerts(node.id) if a.active]

@@ -16,6 +16,7 @@ from provisioner.model.case import Case, Ending, Origin, Outcome, RemedyKind, Se
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning import alerts as alert_rules
+from provisioner.planning import case_joining as joining
 from provisioner.planning import case_policy as policy
 from provisioner.planning import parts, remedies
 from provisioner.planning.journey import may_enter
@@ -111,6 +112,12 @@ class Repairs:
                 await self._under_way(case, node)
 
     async def _released(self, case: Case, node: Node, standing: Sequence[Alert]) -> None:
+        if case.stage is Stage.OPENED and (new := joining.find_new_alerts(case, standing)):
+            worst = new[0]
+            words = f"{worst.id} at {worst.target or node.id}: {worst.message}"
+            joined = await self.desk.join(case, node, Origin.EVENT, words, worst.source, alerts=new)
+            assert isinstance(joined, Case)
+            case = joined
         now = self._clock.now()
         taken_at = case.drain_at
         if case.retire_at and case.stage is not Stage.OPENED:

@@ -232,6 +232,15 @@ class Notice(Record):
     accepted_at: float = 0.0  # the tenant agrees to be drained earlier
 
 
+class JoinedReport(Record):
+    """One report that joined a case which was open already."""
+
+    origin: Origin
+    reason: str  # one sentence
+    by: str  # a person, a tenant, the source of the alert
+    at: float
+
+
 class Case(Record):
     """One fault of one node. `generation` grows by one with every change."""
 
@@ -245,6 +254,8 @@ class Case(Record):
     tenant: str = ""  # that the node served when it was opened; it goes back to it
     stage: Stage = Stage.OPENED
     stages: tuple[StageTime, ...] = ()
+    reports: tuple[JoinedReport, ...] = ()  # that joined it after it was opened, oldest first
+    weighed: tuple[str, ...] | None = None  # alerts its service was chosen by; None: not recorded
     faults: tuple[Fault, ...] = ()  # as last collected
     evidence: Mapping[str, str] = Field(default_factory=dict)  # name -> SHA-256 of what is stored
     gaps: tuple[str, ...] = ()  # evidence that could not be had, and why

@@ -165,6 +165,11 @@ def faults_of(
         if case is not None and case.origin in (Origin.TENANT, Origin.OPERATOR)
     ]
     found += [
+        Fault(source="report", id=f"reported {number}", detail=r.reason, at=r.at)
+        for number, r in enumerate(case.reports if case is not None else (), 2)
+        if r.origin in (Origin.TENANT, Origin.OPERATOR)
+    ]
+    found += [
         Fault(
             source="alert",
             id=a.id,

@@ -44,14 +44,29 @@ def data(tmp_path: Path) -> Path:
 
 def test_a_reported_fault_tells_the_tenant_at_once_and_opens_one_case_only(data: Path) -> None:
     opened = run(["case", "open", "n1", "--reason", "jobs hang", "--tenant", "--json"], data)
-    again = run(["case", "open", "n1", "--reason", "jobs hang"], data)
+    again = run(["case", "open", "n1", "--reason", "jobs hang", "--json"], data)
     (notice,) = json.loads(run(["case", "notices", "--tenant", "blue", "--json"], data).stdout)
 
     case = json.loads(opened.stdout)
     assert (case["id"], case["service"], case["tenant"]) == ("n1-c0001", "drain", "blue")
     assert (notice["kind"], notice["case"]) == ("failure", "n1-c0001")
     assert notice["effective_at"] == case["drain_at"] > case["opened_at"]
-    assert again.returncode == 2
+    joined = json.loads(again.stdout)
+    assert (joined["id"], joined["drain_at"]) == (case["id"], case["drain_at"])
+
+
+def test_a_worse_report_joins_the_open_case_and_cuts_the_node_off(data: Path) -> None:
+    run(["case", "open", "n1", "--reason", "a link flaps"], data)
+    worse = ["case", "open", "n1", "--reason", "smoke", "--service", "cut_off", "--json"]
+
+    joined = run(worse, data)
+
+    assert joined.returncode == 0, joined.stderr
+    case = json.loads(joined.stdout)
+    assert (case["id"], case["service"]) == ("n1-c0001", "cut_off")
+    assert [r["reason"] for r in case["reports"]] == ["smoke"]
+    notices = json.loads(run(["case", "notices", "--json"], data).stdout)
+    assert len(notices) == 2
 
 
 def test_a_tenant_puts_off_agrees_and_hears_of_retirement(data: Path) -> None:

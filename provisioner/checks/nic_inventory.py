@@ -14,6 +14,7 @@ from provisioner.checks.reading import text_of
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 from provisioner.model.versions import equal
 
+_CONNECTX = {"ConnectX7": "nic.cx7", "ConnectX8": "nic.cx8"}
 _LOCKED = "Failed to open device"
 
 
@@ -48,8 +49,8 @@ def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterat
 
 def _kind(card: ListedNic, context: CheckContext) -> str:
     """Which pins are a card's; a BlueField in NIC mode is a SuperNIC, with pins of its own."""
-    if card.type == "ConnectX7":
-        return "nic.cx7"
+    if card.type in _CONNECTX:
+        return _CONNECTX[card.type]
     if card.type != "BlueField3":
         return ""
     supernic = card.pci not in context.dpu_pci and "supernic.nic" in context.pins

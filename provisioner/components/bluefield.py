@@ -58,7 +58,7 @@ KINDS = (
     ComponentKind(
         name="bluefield.nic",
         title="BlueField NIC firmware",
-        grammar="dotted",
+        grammar="nic",
         method="playbook_nic_firmware",  # or inside a bundle; the BMC says Updateable: false
         activation=Activation.COLD_BOOT,
         duration_s=300,
@@ -70,7 +70,7 @@ KINDS = (
     ComponentKind(
         name="supernic.nic",  # a card in NIC mode: its BMC gives no version, the host does
         title="BlueField SuperNIC firmware",
-        grammar="dotted",
+        grammar="nic",
         method="playbook_nic_firmware",
         activation=Activation.COLD_BOOT,
         duration_s=300,

@@ -30,7 +30,7 @@ KINDS = (
     ComponentKind(
         name="host.bmc",
         title="host BMC",
-        grammar="dotted",
+        grammar="host_bmc",
         activation=Activation.BMC_RESET,
         duration_s=900,
         rules=(
@@ -44,10 +44,11 @@ KINDS = (
     ),
     ComponentKind(
         name="host.me",
-        title="management engine and microcode inside the BIOS",
+        title="management engine, microcode and other firmware inside the BIOS",
         method="none",
         rules=(
-            Rule(id=r"^(Capsule_(ME|MCU)|BIOS_ME|ME)$"),
+            # Supermicro's "Capsule_BIOS 1.0" stands beside "BIOS ... Ver 1.4": no second BIOS
+            Rule(id=r"^(Capsule_\w+|BIOS_ME|ME)$"),
             Rule(name=r"Server Platform Services|Innovation Engine"),
             Rule(name=r"Intelligent Platform Abstraction"),
         ),
@@ -61,7 +62,7 @@ KINDS = (
             Rule(id=r"^Host(?P<slot>BIOS_\d+)$", slot="{slot}"),
             Rule(id=r"^MGX_FW_(?P<slot>CPU_\d+)$", slot="{slot}"),
             _dell(r"BIOS\."),
-            Rule(id=r"^(BIOS|UEFI|Bios|BIOS_\d+|BIOSFirmware|Capsule_BIOS)$"),
+            Rule(id=r"^(BIOS|UEFI|Bios|BIOS_\d+|BIOSFirmware)$"),
             Rule(name=r"^(System ROM|BIOS|System BIOS|UEFI)\b"),
             Rule(name=r"\bBIOS\b", related=r"/Bios$|/Systems/[^/ ]+$"),
         ),

@@ -9,7 +9,7 @@ KINDS = (
     ComponentKind(
         name="nic.cx7",
         title="ConnectX-7 firmware",
-        grammar="dotted",
+        grammar="nic",
         method="playbook_nic_firmware",
         activation=Activation.NIC_RESET,
         duration_s=300,
@@ -17,6 +17,19 @@ KINDS = (
             Rule(id=r"^CX7_\d+$"),
             Rule(name=r"ConnectX-7|\bMCX75\d"),
             Rule(id=r"^NIC_\d+$", version=r"^28\."),  # ConnectX-7 firmware is 28.x
+        ),
+    ),
+    ComponentKind(
+        name="nic.cx8",
+        title="ConnectX-8 firmware",
+        grammar="nic",
+        method="playbook_nic_firmware",
+        activation=Activation.NIC_RESET,
+        duration_s=300,
+        rules=(
+            Rule(id=r"^CX8_\d+$"),
+            Rule(name=r"ConnectX-8|\bMCX8\d"),
+            Rule(id=r"^NIC_\d+$", version=r"^40\."),  # ConnectX-8 firmware is 40.x
         ),
     ),
     ComponentKind(

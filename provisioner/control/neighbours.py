@@ -8,7 +8,7 @@ from provisioner.model.plan import Neighbour
 from provisioner.ports import Store
 
 # switch components that a host's plan may depend on, and host components a switch's may
-_FACING = ("switch.os", "bluefield.nic", "supernic.nic", "nic.cx7", "host.doca")
+_FACING = ("switch.os", "bluefield.nic", "supernic.nic", "nic.cx7", "nic.cx8", "host.doca")
 
 
 async def neighbours(store: Store, node: Node) -> tuple[Neighbour, ...]:

@@ -36,6 +36,12 @@ _ABSENT_IN_NIC_MODE = frozenset(
     }
 )
 
+# card firmware in a host BMC's list -> kinds under which the same cards are shown elsewhere
+_CARDS = {
+    "nic.cx7": frozenset({"nic.cx7"}),
+    "nic.cx8": frozenset({"nic.cx8"}),
+    "bluefield.nic": frozenset({"bluefield.nic", "supernic.nic"}),
+}
 
 # an answer that did not come, as against a resource that the service does not have
 _SILENT = frozenset(
@@ -217,6 +223,8 @@ def merge(
         for component in inventory.components:
             if bmc.kind == "supernic" and component.kind in _ABSENT_IN_NIC_MODE:
                 continue
+            if bmc.kind == "host" and _is_listed_by_itself(component, seen, node, facts):
+                continue
             placed = _placed(component, bmc)
             components[placed.kind, placed.slot] = placed
         gaps += [g for g in inventory.gaps if bmc.kind != "supernic"]
@@ -248,6 +256,25 @@ def merge(
         devices=devices,
         gaps=tuple(gaps),
     )
+
+
+def _is_listed_by_itself(
+    component: Component,
+    seen: Sequence[Inventory],
+    node: Node,
+    facts: inband_facts.InbandFacts,
+) -> bool:
+    """Return whether a card's firmware in the host BMC's list is shown by a better source too.
+
+    A host's BMC lists network cards under slots and versions of its own ("NIC1", 28.37.10.14), and
+    cannot write them; the host's tools and the card's own BMC show the same cards.
+    """
+    if component.kind not in _CARDS:
+        return False
+    own = [i for i, bmc in zip(seen, node.bmcs, strict=True) if bmc.kind != "host"]
+    better = {c.kind for inventory in own for c in inventory.components}
+    better |= {c.kind for c in facts.components}
+    return bool(better & _CARDS[component.kind])
 
 
 def _placed(component: Component, bmc: BmcRef) -> Component:

@@ -22,9 +22,17 @@ _HEX = re.compile(r"([0-9A-Fa-f]+(?:\.[0-9A-Fa-f]+)*)")
 _EROT = re.compile(r"(\d+)\.(\d+)\.(\d+)(?:\.(\d+))?(?:_n(\d+))?")
 _BF_BMC = re.compile(r"(?:BF-)?(\d+)\.(\d+)(?:-(?:(LTSU)?(\d+)))?(?:\.\d+)*")
 _BFB = re.compile(r"(?:bf-(?:fw)?bundle-)?(\d+)\.(\d+)\.(\d+)-(\d+)(?:_(\d+)\.(\d+)(?:[_-].*)?)?")
+# a BlueField as delivered (NVIDIA BlueField BMC manual: "DOCA_2.5.0_BSP_4.5.0_Ubuntu_22.04-1...")
+_DOCA_BFB = re.compile(r"DOCA_v?(\d+)\.(\d+)\.(\d+)_BSP_[\w.+-]+", re.IGNORECASE)
 _HGX_BMC = re.compile(r"(?:[A-Za-z0-9]+-)(\d+)\.(\d+)-(\d+)(?:-rc(\d+))?")
 _DOCA = re.compile(r"(\d+(?:\.\d+)*)(?:-(\d+(?:\.\d+)*)(?:[-+~].*)?)?")
 _CUMULUS = re.compile(r"(?:Cumulus Linux )?(\d+)\.(\d+)\.(\d+)(?:\.(\d+))?")
+# host BMCs (recorded trees of NVIDIA/libredfish): "GH200-24.05-2", "GB200Nvl-24.12-8"; Lenovo's
+# "42S-2.83" in its inventory is "TGBT42S 2.83 2023-07-05" in its manager; HPE's "2.72 Sep 04 2022"
+# in its inventory is "iLO 5 v2.72" in its manager
+_BOARD_BMC = re.compile(r"([A-Za-z]+[A-Za-z0-9]*)-\d+\.\d+-\d+(?:-rc\d+)?")
+_LENOVO_BMC = re.compile(r"(?:[A-Z]{3}[A-Z0-9])?\d{2}[A-Z][- ](\d+\.\d+)(?: \d{4}-\d\d-\d\d)?")
+_HPE_BMC = re.compile(r"(?:iLO \d+ )?v?(\d+\.\d+)(?: [A-Z][a-z]{2} \d\d \d{4})?")
 _DEBIAN_TAIL = re.compile(r"[-+~].*$")
 _PARTS = re.compile(r"\d+|[A-Za-z]+")
 
@@ -48,6 +56,15 @@ def _dotted(text: str) -> Key | None:
     """Dotted decimal, "32.44.1036"; `_` as a separator too, as "35_2014_4652" (facts: V7)."""
     found = _DOTTED.fullmatch(text.replace("_", "."))
     return _numbers(found[1]) if found else None
+
+
+def _nic(text: str) -> Key | None:
+    """NIC firmware: "28.44.1036"; host BMCs print its third number as two, "28.44.10.36"."""
+    match = _DOTTED.fullmatch(text)
+    parts = match[1].split(".") if match else []
+    if len(parts) == 4 and all(len(part) <= 2 for part in parts[2:]):
+        parts[2:] = [f"{parts[2]}{parts[3]:0>2}"]
+    return _numbers(".".join(parts)) if parts else None
 
 
 def _dotted_hex(text: str) -> Key | None:
@@ -80,8 +97,12 @@ def _bluefield_bmc(text: str) -> Key | None:
 def _bfb(text: str) -> Key | None:
     """BlueField bundle: "2.9.0-90"; its date, OS and name are decoration.
 
-    "bf-bundle-2.9.0-90_24.10_ubuntu-22.04_prod" on the device is "2.9.0-90" in release notes.
+    "bf-bundle-2.9.0-90_24.10_ubuntu-22.04_prod" on the device is "2.9.0-90" in release notes. A
+    card as delivered prints no build, "DOCA_2.5.0_BSP_4.5.0...": it comes before every build.
     """
+    delivered = _groups(_DOCA_BFB, text)
+    if delivered is not None:
+        return (*delivered, 0)
     found = _BFB.fullmatch(text)
     if found is None or any(len(g) > _NUMBER_DIGITS_MAX for g in found.groups() if g):
         return None
@@ -96,6 +117,17 @@ def _hgx_bmc(text: str) -> Key | None:
     year, month, build, candidate = found.groups()
     last = (1, 0) if candidate is None else (0, int(candidate))
     return (int(year), int(month), int(build), *last)
+
+
+def _host_bmc(text: str) -> Key | None:
+    """A host's BMC, as its maker prints it; the first part is NVIDIA's board, "" for all others."""
+    board = _BOARD_BMC.fullmatch(text)
+    if board is not None:
+        build = _hgx_bmc(text)
+        return None if build is None else (board[1].lower(), *build)
+    maker = _LENOVO_BMC.fullmatch(text) or _HPE_BMC.fullmatch(text)
+    numbers = _dotted(maker[1] if maker else text)
+    return None if numbers is None else ("", *numbers)
 
 
 def _cumulus(text: str) -> Key | None:
@@ -132,6 +164,8 @@ def _opaque(text: str) -> Key | None:
 GRAMMARS: dict[str, Callable[[str], Key | None]] = {
     "dotted": _dotted,
     "dotted_hex": _dotted_hex,
+    "nic": _nic,
+    "host_bmc": _host_bmc,
     "erot": _erot,
     "bfb": _bfb,
     "bluefield_bmc": _bluefield_bmc,

@@ -198,7 +198,8 @@ def _card(cards: tuple[BmcRef, ...], mac: str, pci: str) -> BmcRef | None:
 def _nic_kind(device_type: str, card: BmcRef | None) -> str:
     if "BlueField" in device_type:
         return "bluefield.nic" if card is not None and card.kind == "dpu" else "supernic.nic"
-    return "nic.cx7" if device_type.startswith("ConnectX7") else "nic.other"
+    kinds = {"ConnectX7": "nic.cx7", "ConnectX8": "nic.cx8"}
+    return next((k for name, k in kinds.items() if device_type.startswith(name)), "nic.other")
 
 
 def _nic_config(

@@ -14,6 +14,7 @@ from provisioner.model.matrix import UNKNOWN, Edge, Match, Matrix, Profile
 from provisioner.planning import runtime
 from provisioner.planning.conditions import terms
 from provisioner.planning.located_yaml import Located, Path
+from provisioner.planning.model_names import matches_token
 from provisioner.planning.reachability import cycle_of
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
@@ -237,10 +238,15 @@ def overlap(first: Match, second: Match) -> bool:
         return False
     if any(second.devices.get(kind, count) != count for kind, count in first.devices.items()):
         return False
-    return all(
-        not mine or not theirs or _shared(mine, theirs)
-        for mine, theirs in ((first.models, second.models), (first.gpu_models, second.gpu_models))
-    )
+    if first.models and second.models and not _shared(first.models, second.models):
+        return False
+    ours, others = first.gpu_models, second.gpu_models
+    return not ours or not others or any(_same_gpu(a, b) for a in ours for b in others)
+
+
+def _same_gpu(a: str, b: str) -> bool:
+    """Whether two globs name one GPU; "*H200*" and "*GH200*" do not."""
+    return matches_token(a, b.strip("*")) or matches_token(b, a.strip("*"))
 
 
 def _shared(mine: Iterable[str], theirs: Iterable[str]) -> bool:

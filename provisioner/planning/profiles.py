@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
 
@@ -9,6 +10,7 @@ from provisioner.model.inventory import DeviceKind, Inventory
 from provisioner.model.matrix import Match, Release
 from provisioner.model.node import NodeKind
 from provisioner.model.outcome import Blocker, Reason
+from provisioner.planning.model_names import matches_token
 
 
 def choose_profile(
@@ -16,9 +18,10 @@ def choose_profile(
 ) -> str | Blocker:
     """The one profile whose `match` fits what was seen, or a blocker that says what is missing.
 
-    Parts are counted only to tell two fitting profiles apart: a node with a dead GPU is still a
-    node of its profile, and its bill of materials then names the part. Without `kind`, a node that
-    runs a switch operating system is a switch.
+    A node with a few dead GPUs is still a node of its profile, and its bill of materials then names
+    the parts; one that shows half of the GPUs or fewer, or more than the profile has, is another
+    machine. All other parts are counted only to tell two fitting profiles apart. Without `kind`, a
+    node that runs a switch operating system is a switch.
     """
     kind = kind or _kind_of(inventory)
     fitting = [
@@ -56,7 +59,25 @@ def _fits(inventory: Inventory, match: Match, kind: NodeKind) -> bool:
         return False
     boards = (d.model for d in inventory.devices_of(DeviceKind.BASEBOARD))
     gpus = (d.model for d in inventory.devices_of(DeviceKind.GPU))
-    return _any_glob(match.models, (inventory.model, *boards)) and _any_glob(match.gpu_models, gpus)
+    if not _any_glob(match.models, (inventory.model, *boards)):
+        return False
+    return _any_gpu(match.gpu_models, gpus) and _is_plausible_count(inventory, match)
+
+
+def _is_plausible_count(inventory: Inventory, match: Match) -> bool:
+    """Return whether the GPUs that are shown can be those of this profile, some of them dead.
+
+    A service that shows no GPU at all (the host is off) cannot be counted.
+    """
+    wanted = match.devices.get(DeviceKind.GPU.value, 0)
+    count = len(inventory.devices_of(DeviceKind.GPU))
+    return not wanted or not count or wanted < 2 * count <= 2 * wanted
+
+
+def _any_gpu(globs: tuple[str, ...], models: Iterable[str | None]) -> bool:
+    """True if there is nothing to match, or one of the models has a token of one of the globs."""
+    names = [m for m in models if m]
+    return not globs or any(matches_token(glob, name) for name in names for glob in globs)
 
 
 def _any_glob(globs: tuple[str, ...], models: Iterable[str | None]) -> bool:
@@ -74,5 +95,5 @@ def _miscounted(inventory: Inventory, match: Match) -> dict[str, tuple[int, int]
 
 
 def _seen_gpus(inventory: Inventory) -> str:
-    models = {d.model or "unknown" for d in inventory.devices_of(DeviceKind.GPU)}
-    return ", ".join(sorted(models))
+    models = Counter(d.model or "unknown" for d in inventory.devices_of(DeviceKind.GPU))
+    return ", ".join(f"{count} of {model}" for model, count in sorted(models.items()))

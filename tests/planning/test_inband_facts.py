@@ -94,6 +94,14 @@ def test_good_outputs_give_every_component_and_no_gap():
     }
 
 
+def test_a_connectx_8_is_a_kind_of_its_own():
+    card = device("0000:2A:00.0", "a088c2000001", '<FW current="40.46.1006"/>', "ConnectX8")
+
+    (nic,) = of(answers(nics=f"<Devices>{card}</Devices>"), "nic.cx8")
+
+    assert (nic.slot, nic.version) == ("0000:2a:00.0", "40.46.1006")
+
+
 def test_firmware_that_is_burned_and_does_not_run_waits_for_a_cold_boot():
     (nic,) = of(answers(), "supernic.nic")
 

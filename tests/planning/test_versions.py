@@ -28,6 +28,13 @@ OLDER_THEN_NEWER = [
     ("doca", "2.9.0-0.4.7", "2.10.0-0.5.3"),
     ("doca", "2.9.0072-1", "2.10"),
     ("driver", "535.129.03", "570.133.20-1"),
+    ("nic", "28.37.10.14", "28.44.1036"),
+    ("bfb", "DOCA_2.5.0_BSP_4.5.0_Ubuntu_22.04-1.23-10.prod", "2.5.0-1"),
+    ("bfb", "2.2.1-8", "DOCA_2.5.0_BSP_4.5.0_Ubuntu_22.04-1.23-10.prod"),
+    ("host_bmc", "42S-2.83", "3.1"),
+    ("host_bmc", "2.72 Sep 04 2022", "iLO 5 v2.99"),
+    ("host_bmc", "GH200-24.05-2", "GH200-24.12-1-rc3"),
+    ("host_bmc", "23.11.20", "23.11.21"),
 ]
 
 SAME = [
@@ -36,6 +43,12 @@ SAME = [
     ("dotted", "2.07.19", "2.7.19"),
     ("dotted", "1.2", "1.2.0"),
     ("driver", "535.129.03", "535.129.03-1"),
+    ("nic", "28.44.10.36", "28.44.1036"),  # a Supermicro's list, and the card's own tool
+    ("nic", "28.44.10.06", "28.44.1006"),
+    ("nic", "24.41.10.0", "24.41.1000"),
+    ("host_bmc", "42S-2.83", "TGBT42S 2.83 2023-07-05"),  # one Lenovo, in two places
+    ("host_bmc", "2.72 Sep 04 2022", "iLO 5 v2.72"),  # one HPE, in two places
+    ("host_bmc", "11.01.01", "11.1.1"),
 ]
 
 CANNOT_TELL = [
@@ -47,6 +60,10 @@ CANNOT_TELL = [
     ("dotted", "\u0661.\u0662", "2"),
     ("dotted", "9" * 100, "2"),
     ("dotted", "", "2"),
+    ("nic", "28.44.10.36-rc1", "28.44.1036"),
+    ("host_bmc", "GH200-24.05-2", "GB200Nvl-24.12-8"),
+    ("host_bmc", "GB200Nvl-24.12-8", "24.12.8"),
+    ("host_bmc", "BMC", "2.83"),
 ]
 
 
@@ -87,6 +104,10 @@ _LIKE = {
     "cumulus": st.builds("{}.{}.{}.{:04}".format, *[_NUMBER] * 4),
     "doca": st.builds("{}.{}.{}-{}.{}.{}".format, *[_NUMBER] * 6)
     | st.builds("{}.{}".format, *[_NUMBER] * 2),
+    "nic": st.builds("{}.{}.{}.{}".format, *[_NUMBER] * 4)
+    | st.builds("{}.{}.{:04}".format, *[_NUMBER] * 3),
+    "host_bmc": st.builds("{}.{}.{}".format, *[_NUMBER] * 3)
+    | st.builds("iLO 6 v{}.{}".format, *[_NUMBER] * 2),
     "driver": st.builds("{}.{}.{:02}-1".format, *[_NUMBER] * 3),
     "hgx_bundle": st.builds("HGX-H100x8_0002_{}.{}.{}".format, *[_NUMBER] * 3),
 }

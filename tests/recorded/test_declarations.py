@@ -77,6 +77,22 @@ def test_a_component_kind_has_a_known_grammar_and_method(kind: components.Compon
         (Item(id="NIC_0", version="32.41.1300"), "bluefield.nic", "NIC_0"),
         (Item(id="NIC_0", version="28.39.1002"), "nic.cx7", "NIC_0"),
         (Item(id="NIC_0", version="1.2"), "nic.other", "NIC_0"),
+        (Item(id="CX8_0", version="40.46.1006"), "nic.cx8", "CX8_0"),
+        (Item(id="NIC_3", version="40.47.1026"), "nic.cx8", "NIC_3"),
+        (Item(id="7", name="NVIDIA ConnectX-8 SuperNIC"), "nic.cx8", "7"),
+        # Supermicro SYS-821GE-TNHR (NVIDIA/libredfish, tests/mockups/supermicro)
+        (
+            Item(
+                id="Capsule_BIOS",
+                name="Capsule BIOS",
+                version="1.0",
+                related="/redfish/v1/Systems/1/Bios",
+            ),
+            "host.me",
+            "Capsule_BIOS",
+        ),
+        (Item(id="Capsule_MCU", related="/redfish/v1/Systems/1/Bios"), "host.me", "Capsule_MCU"),
+        (Item(id="BIOS", name="BIOS", related="/redfish/v1/Systems/1/Bios"), "host.bios", "BIOS"),
         (Item(id="1", name="iLO 5"), "host.bmc", "1"),
         (Item(id="8", name="Redundant System ROM"), "copy.backup", "8"),
         (Item(id="Golden_BIOS"), "copy.golden", "Golden_BIOS"),

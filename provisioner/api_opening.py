@@ -6,7 +6,7 @@ import asyncio
 import logging
 import ssl
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 
@@ -32,6 +32,7 @@ from provisioner.ports import Clock, Credentials
 from provisioner.ports.rehearsals import Rehearsals
 from provisioner.settings import Settings
 from provisioner.store import page_rows, request_rows, token_rows
+from provisioner.store.data_directory import lock_api
 from provisioner.store.signing import Signer
 from provisioner.store.sql_store import SqlStore
 
@@ -99,8 +100,17 @@ def api_parts(
 async def serve_api(parts: ApiParts, data: Path) -> AsyncIterator[str]:
     """Serve it where the settings say; its URL. Raises InputError if it cannot be served there.
 
-    What the process before left under way is told as lost.
+    What the process before left under way is told as lost; on a file, one process serves at a time,
+    so that what another one carries out now is not taken for that.
     """
+    file = parts.store.file
+    with nullcontext() if file is None else lock_api(file):
+        async with _served(parts, data) as url:
+            yield url
+
+
+@asynccontextmanager
+async def _served(parts: ApiParts, data: Path) -> AsyncIterator[str]:
     settings = parts.settings
     context = tls_context(data, settings)
     now = parts.clock.now()

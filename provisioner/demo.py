@@ -27,12 +27,11 @@ from provisioner.hosts_opening import kept_clock
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.outcome import Reason
 from provisioner.nvue import NvueTransport
-from provisioner.opening import Data, open_data, read_expected, read_matrix, read_secrets
+from provisioner.opening import Data, held_data, open_data, read_expected, read_matrix, read_secrets
 from provisioner.redfish.discovery import probe_all
 from provisioner.redfish.transport import RedfishTransport
 from provisioner.settings import Settings
 from provisioner.simulated_runner import SimulatedRunner, SimulatedShell
-from provisioner.store.data_directory import lock_data_directory
 from provisioner.wall_clock import WallClock
 
 # Broken on purpose: (which node, preset of the simulator)
@@ -90,7 +89,7 @@ async def run(asked: Asked, directory: Path, matrix: Path, show: Show) -> Summar
             await site.post("/faults", {"node": name, "preset": fault})
         files = prepare(directory, await site.get("/expected"), hosts)
         data_directory = directory / "data"
-        with lock_data_directory(data_directory):
+        with held_data(data_directory):
             clock = await kept_clock(site, data_directory)
             async with open_data(data_directory, clock.now()) as data:
                 await drive(

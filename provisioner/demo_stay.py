@@ -19,11 +19,10 @@ from provisioner.demo_site import prepare
 from provisioner.hosts_opening import kept_clock
 from provisioner.model.campaign_policy import Policy
 from provisioner.model.node import Node, State
-from provisioner.opening import Data, open_data
+from provisioner.opening import Data, held_data, open_data
 from provisioner.settings import Settings
 from provisioner.store.campaign_rows import CampaignRows
 from provisioner.store.case_rows import CaseRows
-from provisioner.store.data_directory import lock_data_directory
 
 BASE = "spectrum-x-1.2.0"  # what the simulated site runs from the beginning
 DATA, SETTINGS, POLICY = "data", "settings.yaml", "policy.yaml"
@@ -55,7 +54,7 @@ async def stay(
                 served()
             return stop.is_set()
 
-        with lock_data_directory(directory / DATA):
+        with held_data(directory / DATA):
             clock = await kept_clock(site, directory / DATA)
             async with open_data(directory / DATA, clock.now()) as data:
                 began = time.monotonic()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from provisioner.planning.located_yaml import SIZE_MAX, Located, load
 from provisioner.ports import Secret
 from provisioner.settings import Settings
 from provisioner.site_clock import site_clock
+from provisioner.store.data_directory import lock_data_directory, lock_database
 from provisioner.store.master_key import MasterKey, prepare_key
 from provisioner.store.postgres import is_postgres, postgres_url
 from provisioner.store.signing import Signer
@@ -64,6 +65,21 @@ def database_of(directory: Path, option: str = "") -> str:
 def has_data(directory: Path) -> bool:
     """Whether there is a database already: a file, or one that the environment names."""
     return bool(os.environ.get(DATABASE_VARIABLE)) or (directory / DATABASE).is_file()
+
+
+@contextmanager
+def held_data(directory: Path, database: str = "") -> Iterator[None]:
+    """Hold a data directory and its database for this process; the end lets go of both.
+
+    On PostgreSQL each daemon has a seat instead, and the directory alone is held. Raises InputError
+    if another process holds one of them.
+    """
+    named = database or database_of(directory)
+    with ExitStack() as held:
+        held.enter_context(lock_data_directory(directory))
+        if not is_postgres(named):
+            held.enter_context(lock_database(Path(named)))
+        yield
 
 
 @asynccontextmanager

@@ -42,7 +42,7 @@ from provisioner.execution.webhook_posts import open_posts
 from provisioner.hosts_opening import Hosts, kept_clock, open_hosts, simulated_hosts
 from provisioner.model.matrix import Matrix
 from provisioner.nvue import NvueTransport
-from provisioner.opening import Data, open_data, read_thresholds
+from provisioner.opening import Data, held_data, open_data, read_thresholds
 from provisioner.ports import Clock, Remote, StoreFailed
 from provisioner.ports.telemetry import Telemetry
 from provisioner.redfish.event_stream import RedfishStreams
@@ -54,7 +54,6 @@ from provisioner.sonic import SonicTransport
 from provisioner.ssh_password import SshPasswords
 from provisioner.store.campaign_rows import CampaignRows
 from provisioner.store.case_rows import CaseRows
-from provisioner.store.data_directory import lock_data_directory
 from provisioner.store.webhook_rows import WebhookRows
 from provisioner.switch_routing import RoutedSwitches
 from provisioner.telemetry_opening import Measured, open_telemetry, served_metrics
@@ -134,12 +133,12 @@ def serve(
             api = served_api(data, opened, clock, access, pinned, files)
             await _until_stopped(parts, data, opened, api, measured)
 
-    _run_alone(data, run)
+    _run_alone(data, database, run)
 
 
-def _run_alone(data: Path, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """In an event loop of its own, while no other daemon holds the directory."""
-    with lock_data_directory(data), asyncio.Runner(loop_factory=new_event_loop) as loop:
+def _run_alone(data: Path, database: str, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """In an event loop of its own, while no other daemon holds the directory or the database."""
+    with held_data(data, database), asyncio.Runner(loop_factory=new_event_loop) as loop:
         loop.run(run())
 
 

@@ -11,7 +11,7 @@ from provisioner.store import (
     executor_schema,  # noqa: F401 (likewise)
     webhook_schema,  # noqa: F401 (likewise)
 )
-from provisioner.store.data_directory import DataLock, lock_data_directory
+from provisioner.store.data_directory import DataLock, lock_data_directory, lock_database
 from provisioner.store.journal import ChainCheck
 from provisioner.store.master_key import MasterKey, prepare_key, rekey
 from provisioner.store.signing import Signer, verify
@@ -28,6 +28,7 @@ __all__ = [
     "Vault",
     "exchange_signing_key",
     "lock_data_directory",
+    "lock_database",
     "open_signer",
     "open_store",
     "open_vault",

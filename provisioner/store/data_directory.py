@@ -1,7 +1,9 @@
-"""The daemon's directory: made with 0700, and held by one process at a time.
+"""The daemon's directory: made with 0700, and held by one process at a time, as is its database.
 
-The embedded engine is made single by this lock (design, "Durable state"): two daemons on one file
-would each resume the other's operations.
+The embedded engine is made single by these locks (design, "Durable state"): two daemons on one file
+would each resume the other's operations. The lock of the directory keeps its other files for one
+process; the lock of the database is on the file itself, so that it holds under every name that
+leads to it (a hard link, a symbolic link, another mount).
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from types import TracebackType
 from provisioner.model.input_error import InputError
 
 LOCK_FILE = "lock"
+API_LOCK_FILE = "api-lock"
 PLACE_FILE = "place"
 
 
@@ -44,6 +47,26 @@ class DataLock:
         self.release()
 
 
+def lock_api(file: Path) -> DataLock:
+    """Hold the right to serve the API of the database in `file`.
+
+    One process has it, beside a daemon or in it: a second one would take the changes that the first
+    carries out for lost. Raises `InputError` if another process has it.
+    """
+    directory = file.resolve().parent
+    descriptor = _open_lock(directory / API_LOCK_FILE, os.O_CREAT | os.O_NOFOLLOW)
+    if not _take(descriptor):
+        os.close(descriptor)
+        raise InputError(
+            str(directory),
+            "",
+            "another process serves the API of this database already",
+            "`provisioner serve` serves it by itself (api_serve, api_port): ask there, or stop "
+            "that process first. Several processes serve one API on PostgreSQL only.",
+        )
+    return DataLock(directory, descriptor)
+
+
 def lock_data_directory(path: str | Path) -> DataLock:
     """Make the directory if there is none, and hold it.
 
@@ -53,16 +76,8 @@ def lock_data_directory(path: str | Path) -> DataLock:
     directory = Path(path)
     prepare_directory(directory)
     lock_file = directory / LOCK_FILE
-    try:
-        # Not inheritable (PEP 446): a playbook's process that outlives us does not hold it.
-        descriptor = os.open(lock_file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-    except OSError as error:
-        raise InputError(
-            str(lock_file), "", f"cannot be opened ({error.strerror})", "Check owner and mode."
-        ) from None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    descriptor = _open_lock(lock_file, os.O_CREAT | os.O_NOFOLLOW)
+    if not _take(descriptor):
         holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip() or "unknown"
         os.close(descriptor)
         raise InputError(
@@ -70,10 +85,58 @@ def lock_data_directory(path: str | Path) -> DataLock:
             "",
             f"another daemon (process {holder}) uses this data directory",
             "Stop it first, or give this one a directory of its own.",
-        ) from None
+        )
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
     return DataLock(directory, descriptor)
+
+
+def lock_database(file: Path) -> DataLock:
+    """Hold the database's file itself, made if there is none; it is opened while this is held.
+
+    SQLite's own locks are of another kind (fcntl) and do not meet this one (flock). Closing any
+    descriptor of the file would drop SQLite's, so this is released after the database is closed.
+
+    Raises `InputError` if another process holds it, under whichever name.
+    """
+    prepare_directory(file.parent)
+    try:
+        if not file.exists():
+            write_private(file, b"")
+    except OSError as error:
+        raise _cannot_open(file, error) from None
+    descriptor = _open_lock(file)
+    if not _take(descriptor):
+        os.close(descriptor)
+        raise InputError(
+            str(file),
+            "",
+            "another daemon serves this very database, under another name",
+            f"Stop it first; `fuser {file}` names its process.",
+        )
+    return DataLock(file.parent, descriptor)
+
+
+def _open_lock(file: Path, flags: int = 0) -> int:
+    """A descriptor that a playbook's process, which may outlive us, does not inherit (PEP 446)."""
+    try:
+        return os.open(file, os.O_RDWR | flags, 0o600)
+    except OSError as error:
+        raise _cannot_open(file, error) from None
+
+
+def _take(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _cannot_open(file: Path, error: OSError) -> InputError:
+    return InputError(
+        str(file), "", f"cannot be opened ({error.strerror})", "Check owner and mode."
+    )
 
 
 def place_of(directory: Path) -> str:

@@ -69,8 +69,14 @@ def _bare(connection: Connection) -> sqlite3.Connection:
 
 def directory_of(engine: Engine) -> Path | None:
     """Where the database's file is; None for one in memory, or on a server."""
+    file = file_of(engine)
+    return None if file is None else file.parent
+
+
+def file_of(engine: Engine) -> Path | None:
+    """The database's file; None for one in memory, or on a server."""
     file = engine.url.database if engine.dialect.name == "sqlite" else None
-    return Path(file).parent if file else None
+    return Path(file) if file else None
 
 
 def write_connection(engine: Engine) -> Callable[[], Connection]:
@@ -120,12 +126,25 @@ def _prepare_file(file: Path) -> None:
             if not file.is_file():
                 raise _unusable(file, "it is not a file")
             check_private(file)
+            _refuse_links(file)
             if not os.access(file, os.R_OK | os.W_OK):
                 raise _unusable(file, "no permission to read and write it")
         else:
             write_private(file, b"")
     except OSError as error:
         raise _unusable(file, error.strerror or str(error)) from None
+
+
+def _refuse_links(file: Path) -> None:
+    """Refuse a file with several names: SQLite keeps the log of each beside it, and both would rot.
+
+    sqlite.org/howtocorrupt.html section 2.4.
+    """
+    names = file.stat().st_nlink
+    if names > 1:
+        remedy = f"Delete the other names, or make a copy (`find / -xdev -samefile {file}`)."
+        problem = f"it has {names} names (hard links), and SQLite keeps a log beside each of them"
+        raise InputError(str(file), "", problem, remedy)
 
 
 def _check_whole(engine: Engine, file: Path) -> None:

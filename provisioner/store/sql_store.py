@@ -77,6 +77,11 @@ class SqlStore:
         return self._engine.dialect.name == "postgresql"
 
     @property
+    def file(self) -> Path | None:
+        """The database's file; None in memory or on a server."""
+        return database.file_of(self._engine)
+
+    @property
     def waiting(self) -> int:
         return self.writer.waiting + self.reader.waiting
 

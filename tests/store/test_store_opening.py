@@ -17,8 +17,9 @@ from alembic.migration import MigrationContext
 from sqlalchemy.pool import NullPool
 
 from provisioner.model.input_error import InputError
+from provisioner.opening import held_data
 from provisioner.ports import StoreFailed
-from provisioner.store import lock_data_directory, open_store
+from provisioner.store import lock_data_directory, lock_database, open_store
 from provisioner.store.database import _engine, open_database
 from provisioner.store.migrating import migrate, revisions
 from provisioner.store.schema import metadata
@@ -147,6 +148,40 @@ def test_a_second_daemon_is_told_who_holds_the_directory(tmp_path):
 
     assert second.returncode == 2
     assert f"another daemon (process {os.getpid()}) uses this data directory" in second.stdout
+
+
+@pytest.mark.parametrize("link", [os.link, os.symlink])
+def test_a_database_is_held_under_every_name(tmp_path, link):
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.mkdir(mode=0o700)
+    second.mkdir(mode=0o700)
+    with held_data(first, str(first / "store.db")):
+        link(first / "store.db", second / "store.db")
+        held = held_data(second, str(second / "store.db"))
+        with pytest.raises(InputError, match="serves this very database") as refused:
+            held.__enter__()
+    with held_data(second, str(second / "store.db")):
+        pass
+
+    assert str(second / "store.db") in str(refused.value)
+
+
+def test_a_database_stays_held_while_it_is_written(tmp_path):
+    """SQLite opens and closes the file by itself: its locks are of another kind."""
+    with held_data(tmp_path, str(tmp_path / "store.db")):
+        open_and_close(tmp_path / "store.db")
+        with pytest.raises(InputError, match="serves this very database"):
+            lock_database(tmp_path / "store.db")
+
+
+def test_a_database_with_two_names_is_not_opened(tmp_path):
+    open_and_close(tmp_path / "store.db")
+    os.link(tmp_path / "store.db", tmp_path / "other.db")
+
+    with pytest.raises(InputError, match="2 names") as refused:
+        open_store(tmp_path / "other.db")
+
+    assert "samefile" in refused.value.remedy
 
 
 @pytest.mark.parametrize("inline", [True, False])

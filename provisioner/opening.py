@@ -20,6 +20,7 @@ from provisioner.planning.located_yaml import SIZE_MAX, Located, load
 from provisioner.ports import Secret
 from provisioner.settings import Settings
 from provisioner.site_clock import site_clock
+from provisioner.store.copying import copier
 from provisioner.store.data_directory import lock_data_directory, lock_database
 from provisioner.store.master_key import MasterKey, prepare_key
 from provisioner.store.postgres import is_postgres, postgres_url
@@ -34,14 +35,41 @@ DATABASE_VARIABLE = "PROVISIONER_DATABASE"
 
 
 @dataclass(frozen=True)
-class Data:
-    """What a data directory holds."""
+class Keys:
+    """The master key, and what only it opens."""
 
-    store: SqlStore
+    master: MasterKey
     vault: Vault
     signer: Signer
-    master: MasterKey
+
+
+@dataclass(frozen=True)
+class Data:
+    """A data directory's contents. Reading `store` needs no key; the other parts do.
+
+    `vault`, `signer` and `master` raise the `InputError` that says why there is no master key.
+    """
+
+    store: SqlStore
     clock: WallClock  # what its daemon goes by; a simulated site's may run fast
+    keys: Keys | InputError
+
+    @property
+    def vault(self) -> Vault:
+        return self._opened_keys().vault
+
+    @property
+    def signer(self) -> Signer:
+        return self._opened_keys().signer
+
+    @property
+    def master(self) -> MasterKey:
+        return self._opened_keys().master
+
+    def _opened_keys(self) -> Keys:
+        if isinstance(self.keys, InputError):
+            raise self.keys
+        return self.keys
 
 
 def database_of(directory: Path, option: str = "") -> str:
@@ -83,18 +111,40 @@ def held_data(directory: Path, database: str = "") -> Iterator[None]:
 
 
 @asynccontextmanager
-async def open_data(directory: Path, now: float, database: str = "") -> AsyncIterator[Data]:
+async def open_data(
+    directory: Path,
+    now: float,
+    database: str = "",
+    *,
+    migrates: bool = False,
+    needs_key: bool = True,
+) -> AsyncIterator[Data]:
     """Open (and make, if need be) a data directory; closed at the end.
 
-    `database`: as `database_of` says, where a command has an option for it.
+    `database`: as `database_of` says, where a command has an option for it. `migrates`: a database
+    of an older version is copied into the directory, then migrated; it is refused otherwise.
+    `needs_key`: False opens the rest also where the master key is missing.
     """
-    store = open_store(database or database_of(directory))
+    database = database or database_of(directory)
+    copy_first = copier(database, directory) if migrates else None
+    store = open_store(database, copy_first=copy_first)
     try:
-        key = await prepare_key(store, directory, os.environ)
-        signer = await open_signer(store, key, now)
-        yield Data(store, Vault(store, key), signer, key, site_clock(directory))
+        keys: Keys | InputError
+        try:
+            keys = await _open_keys(store, directory, now)
+        except InputError as error:
+            if needs_key:
+                raise
+            keys = error
+        yield Data(store, site_clock(directory), keys)
     finally:
         await store.close()
+
+
+async def _open_keys(store: SqlStore, directory: Path, now: float) -> Keys:
+    master = await prepare_key(store, directory, os.environ)
+    signer = await open_signer(store, master, now)
+    return Keys(master, Vault(store, master), signer)
 
 
 def read_text(path: Path) -> str:

@@ -82,7 +82,7 @@ class _Held(NamedTuple):
 
 
 async def _rejudged(directory: Path, name: str, held: _Held) -> Found:
-    async with open_data(directory, site_clock(directory).now()) as data:
+    async with open_data(directory, site_clock(directory).now(), needs_key=False) as data:
         nodes = [await _node(data, name)] if name else list(await data.store.nodes())
         found = []
         for node in nodes:

@@ -92,6 +92,11 @@ COMMANDS = {
     "case": Command("case", "app", "Repairs: cases, what is suspected, what was done."),
     "alert": Command("alert", "app", "Alerts of nodes: list, show, override for a time, clear."),
     "audit": Command("audit", "app", "The audit log: list it, and verify its chain of digests."),
+    "backup": Command(
+        "backup",
+        "backup",
+        "Write a backup of a site's database and learned keys to one file, while daemons run.",
+    ),
     "bundle": Command("bundle", "app", "Air-gap bundles: create, verify, unpack."),
     "checks": Command("checks", "app", "Health checks: list them, judge any output."),
     "campaign": Command(
@@ -105,9 +110,15 @@ COMMANDS = {
     "cohort": Command(
         "cohort", "app", "The fleet's comparison: outliers, learned floors, before and after."
     ),
+    "db": Command("backup", "db", "The database: its schema."),
     "matrix": Command("matrix", "app", "The pinned matrix: check, show, compare, draw."),
     "netbox": Command("netbox", "app", "NetBox: hardware lists from it, the fleet shown in it."),
     "release": Command("release", "app", "Releases: the proof of each."),
+    "restore": Command(
+        "backup",
+        "restore",
+        "Restore a backup into an empty data directory, or into an empty PostgreSQL database.",
+    ),
     "remote": Command(
         "remote",
         "app",

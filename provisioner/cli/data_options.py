@@ -22,14 +22,18 @@ Result = TypeVar("Result")
 
 
 def with_data(directory: Path, work: Callable[[Data], Awaitable[Result]]) -> Result:
-    """Do something with an opened data directory. Raises InputError if there is none."""
+    """Do something with an opened data directory. Raises InputError if there is none.
+
+    Work that reads rows alone goes on without the master key; work that needs it says so itself.
+    """
     if not has_data(directory):
         raise InputError(
             str(directory), "", "there is no data directory here", "Run `provisioner intake` first."
         )
 
     async def run() -> Result:
-        async with open_data(directory, site_clock(directory).now()) as data:
+        now = site_clock(directory).now()
+        async with open_data(directory, now, needs_key=False) as data:
             return await work(data)
 
     return asyncio.run(run())

@@ -27,6 +27,7 @@ from provisioner.execution import examination as look
 from provisioner.execution.examination import Looked
 from provisioner.execution.outside_artifacts import OutsideArtifacts
 from provisioner.execution.reach import Reach
+from provisioner.model.input_error import InputError
 from provisioner.model.matrix import Matrix
 from provisioner.model.outcome import Blocker
 from provisioner.nvue import NvueTransport
@@ -122,7 +123,8 @@ def _database(data: Path) -> tuple[Examined, ...]:
         return (judge.bad("database", str(file), "it cannot be written", remedy),)
     if found.behind:
         detail = f"schema {found.revision}: the next start runs {found.behind} migrations"
-        return (judge.warning("database", str(file), detail, "Make a backup before it."),)
+        remedy = "Start the daemon, or run `provisioner db upgrade`: each makes a copy first."
+        return (judge.warning("database", str(file), detail, remedy),)
     return (judge.good("database", str(file), f"whole, schema {found.revision}"),)
 
 
@@ -191,7 +193,9 @@ async def _devices(
         if not usable:  # opening it would make or migrate it, and we change nothing
             wanted += [partial(look.stranger, transport, clock, url) for url in strangers]
             return _told(await look.taken(wanted, done))
-        async with open_data(data, clock.now()) as opened:
+        async with open_data(data, clock.now(), needs_key=False) as opened:
+            if isinstance(opened.keys, InputError):  # no credential can be tried
+                return [_no_key(opened.keys)]
             nodes = await opened.store.nodes()
             known = {b.url for n in nodes for b in n.bmcs}
             reach = Reach(transport, switches, opened.vault)
@@ -205,6 +209,10 @@ async def _devices(
     finally:
         await switches.close()
         await transport.close()
+
+
+def _no_key(why: InputError) -> Examined:
+    return judge.bad("master key", why.source, why.problem, why.remedy)
 
 
 def _usable(data: Path) -> bool:

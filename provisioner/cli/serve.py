@@ -111,7 +111,7 @@ def serve(
         async with (
             open_telemetry(chosen, clock) as measured,
             _wires(data, chosen, ca_file, measured.telemetry) as (transport, switches, sse),
-            open_data(data, clock.now(), database) as opened,
+            open_data(data, clock.now(), database, migrates=True) as opened,
             open_cluster(database, chosen) as shared,
             open_artifacts(artifacts, files_at, clock, ca_file) as files,
             _agents(site, door, data, opened, clock, chosen, files) as served,

@@ -19,7 +19,7 @@ from sqlalchemy.pool import NullPool, StaticPool
 
 from provisioner.model.input_error import InputError
 from provisioner.store.data_directory import check_private, prepare_directory, write_private
-from provisioner.store.migrating import migrate
+from provisioner.store.migrating import Copier, migrate, prepare_schema
 
 MEMORY = ":memory:"
 
@@ -27,11 +27,11 @@ MEMORY = ":memory:"
 BUSY_TIMEOUT_MS = 5000
 
 
-def open_database(path: str | Path) -> Engine:
-    """An engine on a checked and migrated database; made if there is none.
+def open_database(path: str | Path, copy_first: Copier | None = None) -> Engine:
+    """An engine on a checked database of this version's schema; made if there is none.
 
     Raises `InputError` if the file cannot be used: no permission, open to others, not a database,
-    damaged, not ours, or written by a newer version.
+    damaged, not ours, written by a newer version, or by an older one where `copy_first` is None.
     """
     if str(path) == MEMORY:
         engine = _engine("sqlite://", StaticPool)
@@ -43,7 +43,7 @@ def open_database(path: str | Path) -> Engine:
     engine = _engine(f"sqlite:///{file}", NullPool)
     try:
         _check_whole(engine, file)
-        migrate(engine, str(file))
+        prepare_schema(engine, str(file), copy_first)
     except DBAPIError as error:
         engine.dispose()
         raise _unusable(file, str(error.orig)) from None

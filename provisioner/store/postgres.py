@@ -17,7 +17,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.pool import NullPool
 
 from provisioner.model.input_error import InputError
-from provisioner.store.migrating import migrate
+from provisioner.store.migrating import Copier, prepare_schema
 
 # Advisory locks are numbers; ours share this first one ("prov" in ASCII), the second says what for.
 LOCK_SPACE = 0x70726F76
@@ -66,10 +66,11 @@ def shown(url: URL) -> str:
     return url.set(drivername="postgresql", password=None, query={}).render_as_string()
 
 
-def open_postgres(database: str) -> Engine:
-    """An engine on a checked and migrated database. Blocks.
+def open_postgres(database: str, copy_first: Copier | None = None) -> Engine:
+    """An engine on a checked database of this version's schema. Blocks.
 
-    Raises `InputError` if it cannot be reached or used.
+    Raises `InputError` if it cannot be reached or used, or if its schema is older than ours and
+    `copy_first` is None.
     """
     url = postgres_url(database)
     try:
@@ -84,7 +85,7 @@ def open_postgres(database: str) -> Engine:
             # daemons that start together migrate one after the other
             connection.execute(_LOCK_SESSION, {"space": LOCK_SPACE, "what": OPENING})
             connection.commit()
-            migrate(engine, shown(url))
+            prepare_schema(engine, shown(url), copy_first)
     except DBAPIError as error:
         engine.dispose()
         told = str(error.orig).strip() or type(error.orig).__name__

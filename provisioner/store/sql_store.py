@@ -39,21 +39,25 @@ from provisioner.store import journal as chain
 from provisioner.store.database import MEMORY
 from provisioner.store.fleet import Fleet, read_named
 from provisioner.store.lanes import InlineLane, Lane, Result, ThreadLane, Work
+from provisioner.store.migrating import Copier
 from provisioner.store.signing import verify
 
 
-def open_store(path: str | Path, *, inline: bool = False) -> SqlStore:
+def open_store(
+    path: str | Path, *, inline: bool = False, copy_first: Copier | None = None
+) -> SqlStore:
     """A store on the database file at `path`, in memory at ":memory:", or at a PostgreSQL URL.
 
-    `inline`: run in the calling thread, for simulation under virtual time. Blocks while the file is
-    checked and migrated. Raises `InputError` if it cannot be used. The caller holds
-    `lock_data_directory` first.
+    `inline`: run in the calling thread, for simulation under virtual time. `copy_first` copies a
+    database of an older version before it is migrated; without it such a database is refused.
+    Blocks while the database is checked. Raises `InputError` if it cannot be used. The caller
+    holds `lock_data_directory` first if it is going to migrate.
     """
     if postgres.is_postgres(path):
-        engine = postgres.open_postgres(str(path))
+        engine = postgres.open_postgres(str(path), copy_first)
         to_write, to_read = postgres.write_connection(engine), postgres.read_connection(engine)
     else:
-        engine = database.open_database(path)
+        engine = database.open_database(path, copy_first)
         to_write, to_read = database.write_connection(engine), database.read_connection(engine)
     if inline:
         lane = InlineLane(to_write)

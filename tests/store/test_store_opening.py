@@ -20,6 +20,7 @@ from provisioner.model.input_error import InputError
 from provisioner.opening import held_data
 from provisioner.ports import StoreFailed
 from provisioner.store import lock_data_directory, lock_database, open_store
+from provisioner.store.copying import copier
 from provisioner.store.database import _engine, open_database
 from provisioner.store.migrating import migrate, revisions
 from provisioner.store.schema import metadata
@@ -33,7 +34,7 @@ def mode(path: Path) -> int:
 
 def open_and_close(path: Path, *, inline: bool = False) -> None:
     async def scenario():
-        await open_store(path, inline=inline).close()
+        await open_store(path, inline=inline, copy_first=copier(str(path), path.parent)).close()
 
     asyncio.run(scenario())
 
@@ -262,7 +263,7 @@ def test_rows_written_under_the_first_schema_are_still_read(tmp_path):
     file.chmod(0o600)
 
     async def scenario():
-        store = open_store(file)
+        store = open_store(file, copy_first=copier(str(file), tmp_path))
         read = (
             (await store.node("n1")).note,
             [o.id for o in await store.active_operations()],
@@ -295,7 +296,7 @@ def test_a_migration_that_is_cut_off_leaves_nothing(tmp_path, monkeypatch):
     open_and_close(file)
     monkeypatch.setattr("provisioner.store.migrating.MIGRATIONS", migrations)
     with pytest.raises(RuntimeError, match="cut off"):
-        open_store(file)
+        open_store(file, copy_first=copier(str(file), tmp_path))
     monkeypatch.undo()
 
     open_and_close(file)

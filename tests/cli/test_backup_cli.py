@@ -1,0 +1,128 @@
+"""A data directory without its master key, or of an older version, at the command line."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+from pathlib import Path
+
+import pytest
+from program import run
+
+from provisioner.model.node import Node, NodeKind, State
+from provisioner.opening import open_data
+from provisioner.store.database import open_database
+from provisioner.store.migrating import revisions
+
+NOW = 1_700_000_000.0
+FIRST = Path(__file__).parents[1] / "store" / "first_schema.sql"
+READERS = [
+    "node list",
+    "node show n1",
+    "alert list",
+    "case list",
+    "case notices",
+    "campaign list",
+    "certificate keys",
+    "drift",
+    "debt",
+    "explain n1",
+    "audit list",
+    "audit verify",
+    "agents list",
+    "pin list",
+    "tenant list",
+    "token list",
+    "webhook list",
+]
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A data directory with one node, as a stopped daemon left it."""
+    directory = tmp_path / "data"
+
+    async def fill() -> None:
+        async with open_data(directory, NOW) as opened:
+            await opened.store.add_node(Node(id="n1", kind=NodeKind.HOST, state=State.DISCOVERED))
+
+    asyncio.run(fill())
+    return directory
+
+
+def words(verb: str) -> list[str]:
+    """The verb on the data directory; nouns with an option of their own take it first."""
+    noun, *rest = verb.split()
+    if noun == "tenant":
+        return [noun, "--data", "data", *rest]
+    return [noun, *rest, "--data", "data"]
+
+
+@pytest.mark.parametrize("verb", READERS)
+def test_reading_needs_no_master_key(data: Path, verb: str) -> None:
+    (data / "master.key").unlink()
+
+    done = run(words(verb), data.parent)
+
+    assert "master.key" not in done.stderr
+    assert done.returncode == 0, done.stderr
+    assert not (data / "master.key").exists()
+
+
+def test_what_signs_says_which_key_is_missing(data: Path) -> None:
+    (data / "master.key").unlink()
+
+    done = run(["certificate", "revocations", "--data", "data"], data.parent)
+
+    assert done.returncode == 2
+    assert "master.key: is missing, and the credentials are sealed with key" in done.stderr
+
+
+@pytest.mark.parametrize("verb", READERS)
+def test_a_reader_leaves_an_older_database_as_it_is(data: Path, verb: str) -> None:
+    file = data / "provisioner.db"
+    file.unlink()
+    with sqlite3.connect(file) as connection:
+        connection.executescript(FIRST.read_text())
+    file.chmod(0o600)
+
+    done = run(words(verb), data.parent)
+
+    with sqlite3.connect(file) as connection:
+        [(revision,)] = connection.execute("SELECT version_num FROM alembic_version")
+    assert (done.returncode, revision) == (2, "0001")
+    assert f"schema 0001: is older than the schema of this version ({revisions()[-1]})" in (
+        done.stderr
+    )
+    assert "provisioner db upgrade" in done.stderr
+
+
+def test_an_upgrade_names_both_schemas_and_the_copy(data: Path) -> None:
+    file = data / "provisioner.db"
+    file.unlink()
+    with sqlite3.connect(file) as connection:
+        connection.executescript(FIRST.read_text())
+    file.chmod(0o600)
+
+    first = run(["db", "upgrade", "--data", "data", "--json"], data.parent)
+    again = run(["db", "upgrade", "--data", "data"], data.parent)
+
+    told = json.loads(first.stdout)
+    assert (told["before"], told["after"]) == ("0001", revisions()[-1])
+    assert Path(data.parent / told["copy"]).is_file()
+    assert "nothing to do" in again.stdout
+    open_database(file).dispose()
+
+
+def test_a_backup_is_checked_and_restored_by_its_commands(data: Path, tmp_path: Path) -> None:
+    made = run(["backup", "--data", "data", "--output", "b.tar"], tmp_path)
+    checked = run(["restore", "b.tar", "--check"], tmp_path)
+    restored = run(["restore", "b.tar", "--data", "fresh"], tmp_path)
+    listed = run(["node", "list", "--data", "fresh", "--json"], tmp_path)
+    again = run(["backup", "--data", "data", "--output", "b.tar"], tmp_path)
+
+    assert [made.returncode, checked.returncode, restored.returncode] == [0, 0, 0], restored.stderr
+    assert "master.key is missing" in restored.stderr
+    assert [n["id"] for n in json.loads(listed.stdout)] == ["n1"]
+    assert (again.returncode, "exists already" in again.stderr) == (2, True)

@@ -1,0 +1,239 @@
+"""Backups and older schemas: copied before a migration, refused by readers, restored whole."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import stat
+import tarfile
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from provisioner.model.input_error import InputError
+from provisioner.store import open_store
+from provisioner.store.backup import MANIFEST, check_backup, make_backup, restore_backup
+from provisioner.store.copying import copier
+from provisioner.store.migrating import migrate, revisions
+from provisioner.store.postgres import open_postgres
+
+FIRST = Path(__file__).parent / "first_schema.sql"
+NOW = 1_700_000_000.0
+
+
+def older_file(file: Path) -> None:
+    """A database of the first schema: a node with an operation in flight and an open action."""
+    file.parent.mkdir(mode=0o700, exist_ok=True)
+    with sqlite3.connect(file) as connection:
+        connection.executescript(FIRST.read_text())
+    file.chmod(0o600)
+
+
+def read_state(path: Path | str, **options: object) -> tuple[object, ...]:
+    """What a backup has to bring back: the node, what is active, what was intended, the journal."""
+
+    async def scenario() -> tuple[object, ...]:
+        store = open_store(path, **options)
+        try:
+            return (
+                [n.id for n in await store.nodes()],
+                [(o.id, o.node) for o in await store.active_operations()],
+                [(e.action, e.status) for e in await store.entries("n1")],
+                await store.verify_journal(),
+            )
+        finally:
+            await store.close()
+
+    return asyncio.run(scenario())
+
+
+def revision_of(file: Path) -> str:
+    with sqlite3.connect(file) as connection:
+        return str(connection.execute("SELECT version_num FROM alembic_version").fetchone()[0])
+
+
+def test_an_older_database_is_refused_with_both_versions_and_stays_as_it_was(tmp_path):
+    file = tmp_path / "data" / "provisioner.db"
+    older_file(file)
+
+    with pytest.raises(InputError, match=f"schema 0001: is older .*{revisions()[-1]}.*db upgrade"):
+        open_store(file)
+
+    assert revision_of(file) == "0001"
+
+
+def test_a_migration_leaves_a_private_copy_of_the_older_database(tmp_path):
+    file = tmp_path / "data" / "provisioner.db"
+    older_file(file)
+
+    state = read_state(file, copy_first=copier(str(file), file.parent))
+
+    copy = file.parent / "provisioner.db.schema-0001"
+    assert state[:2] == (["n1"], [("n1#1", "n1")])
+    assert revision_of(file) == revisions()[-1]
+    assert revision_of(copy) == "0001"
+    assert stat.S_IMODE(copy.stat().st_mode) == 0o600
+
+
+def test_a_second_copy_of_one_schema_does_not_replace_the_first(tmp_path):
+    file = tmp_path / "data" / "provisioner.db"
+    older_file(file)
+    copy = copier(str(file), file.parent)
+
+    assert [copy("0001").name, copy("0001").name] == [
+        "provisioner.db.schema-0001",
+        "provisioner.db.schema-0001-1",
+    ]
+
+
+def test_a_backup_of_an_older_schema_is_restored_with_what_was_in_flight(tmp_path):
+    old, new = tmp_path / "old", tmp_path / "new"
+    older_file(old / "provisioner.db")
+    (old / "known_hosts").write_text("leaf ssh-ed25519 AAAA\n")
+    (old / "master.key").write_text("never in a backup")
+    new.mkdir(mode=0o700)
+
+    made = make_backup(old, str(old / "provisioner.db"), tmp_path / "backup", NOW, "1.0")
+    restored = restore_backup(tmp_path / "backup", new, str(new / "provisioner.db"))
+    with pytest.raises(InputError, match="is older"):
+        open_store(new / "provisioner.db")
+    after = read_state(new / "provisioner.db", copy_first=copier(str(new / "provisioner.db"), new))
+
+    assert made == restored
+    assert (made.revision, made.journal_rows) == ("0001", 1)
+    assert stat.S_IMODE((tmp_path / "backup").stat().st_mode) == 0o600
+    assert (new / "known_hosts").read_text() == "leaf ssh-ed25519 AAAA\n"
+    assert not (new / "master.key").exists()
+    assert after == read_state(
+        old / "provisioner.db", copy_first=copier(str(old / "provisioner.db"), old)
+    )
+
+
+def test_a_backup_that_was_changed_is_refused_and_nothing_is_restored(tmp_path):
+    old, new = tmp_path / "old", tmp_path / "new"
+    older_file(old / "provisioner.db")
+    new.mkdir(mode=0o700)
+    backup = tmp_path / "backup"
+    make_backup(old, str(old / "provisioner.db"), backup, NOW, "1.0")
+    content = bytearray(backup.read_bytes())
+    content[-30_000] ^= 1
+    backup.write_bytes(content)
+
+    with pytest.raises(InputError, match="not as it was written"):
+        check_backup(backup)
+    with pytest.raises(InputError, match="not as it was written"):
+        restore_backup(backup, new, str(new / "provisioner.db"))
+
+    assert list(new.iterdir()) == []
+
+
+def no_archive(file: Path) -> None:
+    file.write_bytes(b"x" * 4096)
+
+
+def other_archive(file: Path) -> None:
+    with tarfile.open(file, "w") as archive:
+        archive.add(__file__, "provisioner.db")
+
+
+def with_foreign_member(file: Path) -> None:
+    manifest = file.parent / MANIFEST
+    manifest.write_text(
+        '{"program": "1", "revision": "0001", "made_at": 1, "journal_rows": 0, "journal_head": "",'
+        ' "files": {"../../etc/passwd": {"sha256": "", "size": 1}}}'
+    )
+    with tarfile.open(file, "w") as archive:
+        archive.add(manifest, MANIFEST)
+
+
+@pytest.mark.parametrize("make", [no_archive, other_archive, with_foreign_member])
+def test_a_file_that_is_no_backup_is_one_clear_error(tmp_path, make):
+    make(tmp_path / "file")
+
+    with pytest.raises(InputError, match="this backup cannot be used"):
+        check_backup(tmp_path / "file")
+
+
+def test_a_backup_is_never_restored_over_a_database(tmp_path):
+    older_file(tmp_path / "old" / "provisioner.db")
+    older_file(tmp_path / "new" / "provisioner.db")
+    database = str(tmp_path / "old" / "provisioner.db")
+    make_backup(tmp_path / "old", database, tmp_path / "backup", NOW, "1.0")
+
+    with pytest.raises(InputError, match="a database here already"):
+        restore_backup(
+            tmp_path / "backup", tmp_path / "new", str(tmp_path / "new" / "provisioner.db")
+        )
+
+
+def test_a_backup_of_a_newer_version_names_that_version(tmp_path):
+    older_file(tmp_path / "old" / "provisioner.db")
+    (tmp_path / "new").mkdir(mode=0o700)
+    database = tmp_path / "old" / "provisioner.db"
+    with sqlite3.connect(database) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+    make_backup(tmp_path / "old", str(database), tmp_path / "backup", NOW, "9.5")
+
+    with pytest.raises(InputError, match=r"schema 9999: was made by a newer version.*9\.5"):
+        restore_backup(
+            tmp_path / "backup", tmp_path / "new", str(tmp_path / "new" / "provisioner.db")
+        )
+
+
+@pytest.fixture
+def empty(server):
+    running, _ = server
+    with psycopg.connect(running.url("postgres"), autocommit=True) as connection:
+        for name in ("earlier", "later"):
+            connection.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+            connection.execute(f"CREATE DATABASE {name} TEMPLATE template0 LOCALE 'C'")
+    return running.url("earlier"), running.url("later")
+
+
+def test_a_server_of_an_older_schema_is_refused_copied_migrated_and_restored(tmp_path, empty):
+    earlier, later = empty
+    data = tmp_path / "data"
+    engine = _engine_of(earlier)
+    migrate(engine, "test", revision=revisions()[-2])
+    engine.dispose()
+
+    with pytest.raises(InputError, match=f"schema {revisions()[-2]}: is older"):
+        open_postgres(earlier)
+    make_backup(data, earlier, tmp_path / "backup", NOW, "1.0")
+    restored = restore_backup(tmp_path / "backup", tmp_path, later)
+    with pytest.raises(InputError, match="is older"):
+        open_postgres(later)
+    before = read_state(earlier, copy_first=copier(earlier, data))
+    after = read_state(later, copy_first=copier(later, data))
+
+    assert restored.revision == revisions()[-2]
+    assert before == after
+    assert sorted(p.name for p in data.iterdir()) == [
+        f"provisioner-schema-{revisions()[-2]}-1.dump",
+        f"provisioner-schema-{revisions()[-2]}.dump",
+    ]
+    with pytest.raises(InputError, match="the database is not empty"):
+        restore_backup(tmp_path / "backup", tmp_path, later)
+
+
+def test_without_its_client_programs_a_server_is_not_migrated(tmp_path, empty, monkeypatch):
+    earlier, _ = empty
+    engine = _engine_of(earlier)
+    migrate(engine, "test", revision=revisions()[-2])
+    engine.dispose()
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    with pytest.raises(InputError, match="pg_dump is not installed"):
+        open_postgres(earlier, copier(earlier, tmp_path / "data"))
+    assert list((tmp_path / "data").iterdir()) == []
+    with pytest.raises(InputError, match=f"schema {revisions()[-2]}: is older"):
+        open_postgres(earlier)
+
+
+def _engine_of(url: str):
+    from sqlalchemy import create_engine
+
+    from provisioner.store.postgres import postgres_url
+
+    return create_engine(postgres_url(url))

@@ -23,6 +23,7 @@ from provisioner.model.campaign_row import CampaignRow
 from provisioner.model.input_error import InputError
 from provisioner.model.matrix import Matrix
 from provisioner.model.outcome import Blocker, Reason
+from provisioner.model.time_zone import DATA_VERSION
 from provisioner.planning import waves
 from provisioner.planning.address_plan import AddressPlan
 from provisioner.planning.campaign_moves import leave, once_more, put_off, rolled_back
@@ -92,6 +93,7 @@ class CampaignRequests:
                 baseline=next(iter(sources), release),
                 created_by=by,
                 created_at=now,
+                zone_data=DATA_VERSION if chosen.names_zones else "",
             )
             try:
                 return Answer(await self._book.add_campaign(made, by, now))

@@ -43,6 +43,7 @@ class Campaign(Record):
     generation: int = 0
     one_way_confirmed: tuple[str, ...] = ()  # "component version" of steps that a person confirmed
     accepted: tuple[str, ...] = ()  # metrics whose regression a person accepted
+    zone_data: str = ""  # edition of the IANA time zones that its windows were read with
 
     @property
     def target(self) -> str:

@@ -13,6 +13,7 @@ from typing import Self
 from pydantic import Field, model_validator
 
 from provisioner.model.base import Record
+from provisioner.model.time_zone import read_zone
 
 DEFERRAL_MAX_S = 14 * 86_400  # nobody may put an upgrade off for longer
 DAY_S = 86_400
@@ -68,12 +69,26 @@ class Wave(Record):
 
 
 class Window(Record):
-    """When work may begin and must be over. Days of the week and a time in UTC plus an offset."""
+    """When work may begin and must be over: days of the week and a time of the day there.
+
+    The time is that of `zone`, an IANA name, with its summer time; without one it is UTC plus an
+    offset, the same all year. `minutes` is counted on the zone's clock: 22:00-04:00 ends at 04:00
+    in the nights in which the clock changes, too.
+    """
 
     days: tuple[int, ...] = Field(default=(0, 1, 2, 3, 4, 5, 6), min_length=1)  # 0 is Monday
     start_min: int = Field(ge=0, lt=1440)  # minutes after midnight
     minutes: int = Field(ge=1, le=7 * 1440)
     utc_offset_min: int = Field(default=0, ge=-720, le=840)
+    zone: str = ""
+
+    @model_validator(mode="after")
+    def _zone_exists(self) -> Self:
+        if self.zone:
+            read_zone(self.zone)
+            if self.utc_offset_min:
+                raise ValueError("a window has a time zone or an offset, not both")
+        return self
 
     @model_validator(mode="after")
     def _days_of_a_week(self) -> Self:
@@ -150,6 +165,12 @@ class Policy(Record):
     free_kept: Limit = Limit(count=0)  # of each profile's idle hosts; a share is rounded up
     leaf_hosts: LeafHosts = LeafHosts.DRAIN
     allow_irreversible: bool = False  # nodes that could not be rolled back are admitted
+
+    @property
+    def names_zones(self) -> bool:
+        """Whether a window is in a time zone, so that the edition of the zones matters."""
+        windows = [*self.windows, *(w for ws in self.tenants.windows.values() for w in ws)]
+        return any(w.zone for w in windows)
 
     @model_validator(mode="after")
     def _makes_sense(self) -> Self:

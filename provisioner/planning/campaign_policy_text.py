@@ -3,7 +3,7 @@
     canary: {size: 8, soak: 2h}
     waves: [{upto: 5%, soak: 1h}, {upto: 100%}]
     limits: {rack: 1, tenant: 10%}
-    tenants: {notice: 48h, windows: {acme: ["sat,sun 00:00-06:00 +02:00"]}}
+    tenants: {notice: 48h, windows: {acme: ["sat,sun 00:00-06:00 Europe/Oslo"]}}
 
 Beside the plain fields of `Policy` it knows short words: a limit is `4` or `10%`; a time is `90s`,
 `30m`, `2h`, `14d`, with the field named without its `_s`; a window is one line of text; a moment is
@@ -19,13 +19,15 @@ from datetime import datetime
 from pydantic import ValidationError
 
 from provisioner.model.campaign_policy import Policy
+from provisioner.model.time_zone import read_zone
 from provisioner.planning.located_yaml import Located, Path, Tree, load
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _SPAN = re.compile(r"(\d{1,7})([smhd])")
 _WINDOW = re.compile(
-    r"(?:([a-z,-]+) +)?(\d\d):(\d\d)-(\d\d):(\d\d)(?: +(?:UTC)?([+-])(\d\d):(\d\d))?"
+    r"(?:(?P<days>[A-Za-z,-]+) +)?(\d\d):(\d\d)-(\d\d):(\d\d)"
+    r"(?: +(?:(?:UTC)?(?P<sign>[+-])(\d\d):(\d\d)|(?P<zone>[A-Za-z][\w/+-]*)))?"
 )
 _TIMES = frozenset({"soak", "notice", "deferral_max"})
 _LIMITS = frozenset({"failure_budget", "free_kept", "upto"})
@@ -108,23 +110,34 @@ def _moment(text: str) -> float:
 
 
 def _window(text: str) -> dict[str, object]:
-    """ "mon-fri 22:00-04:00 +02:00": days on which it begins, from, to, offset from UTC."""
-    found = _WINDOW.fullmatch(text.lower().replace("utc", ""))
-    problem = ValueError("no window", "Write it as `mon-fri 22:00-04:00 +02:00`.")
-    if not found:
+    """ "mon-fri 22:00-04:00 Europe/Oslo": days on which it begins, from, to, zone or offset."""
+    match = _WINDOW.fullmatch(text)
+    problem = ValueError("no window", "Write it as `mon-fri 22:00-04:00 Europe/Oslo`.")
+    if not match:
         raise problem
-    days, *clock, sign, off_h, off_min = found.groups()
+    days, *clock, sign, off_h, off_min, zone = match.groups()
+    if zone:
+        zone = _zone(zone)
     begin_h, begin_min, end_h, end_min = (int(c) for c in clock)
     if max(begin_h, end_h) > 24 or max(begin_min, end_min) > 59:
         raise problem
     begin, end = begin_h * 60 + begin_min, end_h * 60 + end_min
     offset = (int(off_h) * 60 + int(off_min)) * (-1 if sign == "-" else 1) if sign else 0
     return {
-        "days": sorted(_days(days, problem)) if days else list(range(7)),
+        "days": sorted(_days(days.lower(), problem)) if days else list(range(7)),
         "start_min": begin,
         "minutes": (end - begin) % 1440 or 1440,
         "utc_offset_min": offset,
+        "zone": zone or "",
     }
+
+
+def _zone(name: str) -> str:
+    try:
+        read_zone(name)
+    except ValueError as error:
+        raise ValueError(f"no window: {error}", "Name a zone as Europe/Oslo or UTC.") from None
+    return name
 
 
 def _days(text: str, problem: ValueError) -> set[int]:

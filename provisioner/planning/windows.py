@@ -1,21 +1,24 @@
 """When work may begin: change windows, freezes, and what tenants are owed. Pure; times are Unix.
 
 Rule: work begins only if its estimated end lies in the same opening. Openings that touch are one.
-A day of a window is the day on which it begins, in UTC plus its offset: there is no summer time in
-it, for a rule of politics is no data that a decision can be repeated with.
+A day of a window is the day on which it begins, in its time zone, or in UTC plus its offset. Zones
+come from the data of the program (`model/time_zone.py`), so that a decision can be repeated.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime, timedelta
 
 from provisioner.model.campaign import NodeProgress
 from provisioner.model.campaign_policy import DAY_S, Freeze, TenantTerms, Window
+from provisioner.model.time_zone import read_zone
 
 Span = tuple[float, float]
 
 NEVER = float("inf")
 _WEEK_S = 7 * DAY_S
+_EPOCH = datetime(1970, 1, 1)
 _EPOCH_WEEKDAY = 3  # 1 January 1970 was a Thursday
 
 
@@ -25,16 +28,30 @@ def openings(windows: Sequence[Window], begin: float, end: float) -> list[Span]:
         return [(begin, end)]
     spans = []
     for window in windows:
-        offset_s = window.utc_offset_min * 60
-        first = int((begin + offset_s - window.minutes * 60) // DAY_S)
-        last = int((end + offset_s) // DAY_S)
+        # a day more on either side: zones are up to 14 hours off, and their clocks change
+        first = int((begin - window.minutes * 60) // DAY_S) - 1
+        last = int(end // DAY_S) + 1
         for day in range(first, last + 1):
             if (day + _EPOCH_WEEKDAY) % 7 in window.days:
-                opens = day * DAY_S + window.start_min * 60 - offset_s
-                span = max(opens, begin), min(opens + window.minutes * 60, end)
+                local_s = day * DAY_S + window.start_min * 60
+                opens = convert_to_unix(local_s, window)
+                closes = convert_to_unix(local_s + window.minutes * 60, window)
+                span = max(opens, begin), min(closes, end)
                 if span[0] < span[1]:
                     spans.append(span)
     return _joined(spans)
+
+
+def convert_to_unix(local_s: float, window: Window) -> float:
+    """The Unix time at which the window's own clock shows so many seconds since 1970-01-01 00:00.
+
+    A time that the clock shows twice is the first of the two; one that it skips is counted as if
+    the clock had not been changed yet (PEP 495, fold 0).
+    """
+    if not window.zone:
+        return local_s - window.utc_offset_min * 60
+    local = _EPOCH + timedelta(seconds=local_s)
+    return local.replace(tzinfo=read_zone(window.zone)).timestamp()
 
 
 def begins_at(

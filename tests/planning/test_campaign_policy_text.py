@@ -45,6 +45,32 @@ def test_short_words_mean_the_plain_fields() -> None:
     assert (read.tenants.notice_s, read.tenants.deferral_max_s) == (172_800, 604_800)
 
 
+def test_a_window_names_a_time_zone() -> None:
+    windows = '["mon-fri 22:00-04:00 Europe/Oslo", "sat 00:00-24:00 UTC", "20:00-22:00 UTC-03:00"]'
+
+    read = parse_policy("policy.yaml", f"windows: {windows}").windows
+
+    assert [(w.zone, w.utc_offset_min) for w in read] == [
+        ("Europe/Oslo", 0),
+        ("UTC", 0),
+        ("", -180),
+    ]
+
+
+@pytest.mark.parametrize("zone", ["Europe/Atlantis", "europe/oslo", "Europe", "a/../../etc/passwd"])
+def test_a_zone_that_does_not_exist_is_refused_with_its_line(zone: str) -> None:
+    with pytest.raises(InputError) as refused:
+        parse_policy("policy.yaml", f'free_kept: 1\nwindows: ["22:00-04:00 {zone}"]')
+
+    assert "line 2" in refused.value.where
+    assert "Europe/Oslo" in refused.value.remedy
+
+
+def test_a_window_has_a_zone_or_an_offset() -> None:
+    with pytest.raises(ValueError, match="not both"):
+        Window(start_min=0, minutes=60, zone="Europe/Oslo", utc_offset_min=60)
+
+
 def test_an_empty_file_is_the_default_policy() -> None:
     assert parse_policy("policy.yaml", "") == Policy()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from campaign_worlds import campaign, host, leaf, policy, rows
 
 from provisioner.model.campaign import (
@@ -29,7 +31,7 @@ from provisioner.planning.campaign_preview import preview
 from provisioner.planning.campaign_progress import after, begin, came_back, failed
 from provisioner.planning.rollout import decide
 from provisioner.planning.waves import assign
-from provisioner.planning.windows import NEVER, begins_at
+from provisioner.planning.windows import NEVER, begins_at, openings
 
 DAY = 86_400
 MONDAY = 4 * DAY  # 5 January 1970
@@ -245,6 +247,40 @@ def test_work_begins_only_if_it_ends_in_the_window_and_outside_of_freezes() -> N
     assert begins_at([(night,), (Window(start_min=0, minutes=60),)], (), 60, MONDAY) == (
         MONDAY + DAY
     )
+
+
+def at(text: str) -> float:
+    return datetime.fromisoformat(text).timestamp()
+
+
+def test_a_window_in_a_zone_follows_its_summer_time() -> None:
+    """Europe/Oslo went to UTC+2 on 29 March 2026 at 02:00 and back on 25 October 2026 at 03:00."""
+    night = Window(start_min=22 * 60, minutes=360, zone="Europe/Oslo")
+    winter = openings([night], at("2026-01-10T12:00Z"), at("2026-01-11T12:00Z"))
+    summer = openings([night], at("2026-07-10T12:00Z"), at("2026-07-11T12:00Z"))
+    spring = openings([night], at("2026-03-28T12:00Z"), at("2026-03-29T12:00Z"))
+    autumn = openings([night], at("2026-10-24T12:00Z"), at("2026-10-25T12:00Z"))
+
+    assert winter == [(at("2026-01-10T21:00Z"), at("2026-01-11T03:00Z"))]
+    assert summer == [(at("2026-07-10T20:00Z"), at("2026-07-11T02:00Z"))]
+    assert spring == [(at("2026-03-28T21:00Z"), at("2026-03-29T02:00Z"))]
+    assert autumn == [(at("2026-10-24T20:00Z"), at("2026-10-25T03:00Z"))]
+
+
+def test_a_window_in_the_hour_that_is_skipped_or_shown_twice_opens_once() -> None:
+    hour = Window(start_min=2 * 60 + 30, minutes=60, zone="Europe/Oslo")
+
+    skipped = openings([hour], at("2026-03-29T00:00Z"), at("2026-03-29T12:00Z"))
+    repeated = openings([hour], at("2026-10-25T00:00Z"), at("2026-10-25T12:00Z"))
+
+    assert skipped == []  # 02:30 is 03:30 after the jump, and so is the end
+    assert repeated == [(at("2026-10-25T00:30Z"), at("2026-10-25T02:30Z"))]
+
+
+def test_work_waits_for_a_window_of_a_zone_far_east() -> None:
+    morning = Window(start_min=60, minutes=120, days=(0,), zone="Pacific/Kiritimati")  # UTC+14
+
+    assert begins_at([(morning,)], (), 60, at("2026-06-06T00:00Z")) == at("2026-06-07T11:00Z")
 
 
 def test_a_preview_tells_waves_cost_blast_radius_and_every_refusal() -> None:

@@ -15,7 +15,8 @@ from provisioner.model.matrix import Matrix
 from provisioner.model.node import Boots, Node, NodeKind, Placement, State
 from provisioner.model.outcome import Blocker
 from provisioner.model.plan import Plan, Step, StepKind
-from provisioner.planning import certification, deployment, erasure, gates
+from provisioner.model.standing import Standing
+from provisioner.planning import certification, deployment, erasure, gates, handover
 from provisioner.planning.admission import neighbours_busy
 from provisioner.planning.case_policy import waits_for
 from provisioner.planning.history import history
@@ -77,6 +78,49 @@ class Observer:
             case State.CERTIFIED | State.RELEASED:
                 return await self._certified(node)
         return View()
+
+    async def objections(self, node: Node, vrf: str) -> tuple[Blocker, ...]:
+        """Why a node that is being released may not be handed over, by the rows as they are now.
+
+        Nothing is asked of a device, so that this can be read before each leaf is changed.
+        """
+        stored = await self._store.node(node.id)
+        if stored is None or (stored.state, stored.tenant, stored.certificate) != (
+            node.state,
+            node.tenant,
+            node.certificate,
+        ):
+            return (handover.changed(node.id, "its state, tenant or certificate is another now"),)
+        return await self._objections(node, vrf, await self._store.inventory(node.id))
+
+    async def standing(self, node: Node, vrf: str) -> Standing | tuple[Blocker, ...]:
+        """All parts read anew: what the record of a handover depends on, or why it may not be."""
+        inventory, unseen = await self._collector.collect(node)
+        if inventory is None or unseen:
+            return unseen
+        if found := await self._objections(node, vrf, inventory):
+            return found
+        return handover.standing_of(node, inventory, vrf)
+
+    async def _objections(
+        self, node: Node, vrf: str, inventory: Inventory | None
+    ) -> tuple[Blocker, ...]:
+        certificate = await self._store.certificate(node.certificate)
+        if certificate is None or inventory is None:
+            return (handover.changed(node.id, "its certificate or its inventory is not stored"),)
+        now = self._clock.now()
+        tenants = {t.name: t.vrf for t in await self._store.tenants()}
+        return handover.objections(
+            node,
+            certificate,
+            inventory,
+            alerts=await revoking(self._book, self._store, node, now),
+            accused=await self._fabric.accused(node, certificate),
+            signed=await self._store.attested(certificate),
+            revoked=await self._store.revoked(certificate.id),
+            moved_on=tenants.get(node.tenant) != vrf,
+            now=now,
+        )
 
     def touched(self, node: Node, step: Step) -> None:
         """A step was carried out: what it may have changed is read anew."""

@@ -27,10 +27,12 @@ from provisioner.model.node import Node, Placement, State
 from provisioner.model.operation import LedgerEntry
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.plan import Step
+from provisioner.model.standing import Standing
 from provisioner.model.tenant import MAINTENANCE_VRF
 from provisioner.planning import certification
 from provisioner.planning.journey import may_enter
 from provisioner.planning.lifecycle import (
+    PASSING,
     Certify,
     Enter,
     Execute,
@@ -45,10 +47,11 @@ from provisioner.planning.lifecycle import (
     Validate,
     View,
 )
-from provisioner.ports import Clock, Store
+from provisioner.ports import Clock, StaleWrite, Store
 from provisioner.settings import Settings
 
 Problems = Sequence[Blocker]
+STANDING_TRIES_MAX = 3  # readings of all parts at the end of a release
 
 
 class Performer:
@@ -187,7 +190,7 @@ class Performer:
             unsaid = stored is not None and stored.placement is not Placement.MIXED
             if unsaid and (outcome.placements or node.placement is Placement.MIXED):
                 unsure = node.model_copy(update={"placement": Placement.MIXED, "vrf": ""})
-                await hold.record(node=unsure, journal=[("fence", {"confirmed": False})])
+                await self._record_fence(hold, unsure, {"confirmed": False})
             return outcome.blockers
         fenced = node.model_copy(
             update={
@@ -197,10 +200,16 @@ class Performer:
             }
         )
         placements = [p.model_dump(mode="json") for p in outcome.placements]
-        await hold.record(
-            node=fenced, journal=[("fence", {"confirmed": True, "placements": placements})]
-        )
+        await self._record_fence(hold, fenced, {"confirmed": True, "placements": placements})
         return ()
+
+    async def _record_fence(self, hold: Hold, node: Node, detail: dict[str, Any]) -> None:
+        """Write row and journal; where the row is stale, the journal still keeps what was done."""
+        try:
+            await hold.record(node=node, journal=[("fence", detail)])
+        except StaleWrite:
+            await hold.record(journal=[("fence", {**detail, "row": "changed meanwhile"})])
+            raise
 
     async def _execute(self, hold: Hold, node: Node, step: Step, view: View) -> Problems:
         assert view.inventory is not None
@@ -266,24 +275,59 @@ class Performer:
         stored = await hold.record(node=leaving)
         assert stored is not None
         node = stored
-        outcome = await self._releases.release(node, vrf)
+        against: list[Blocker] = []
+
+        async def objections() -> Sequence[Blocker]:
+            against[:] = await self._observer.objections(node, vrf)
+            return against
+
+        outcome = await self._releases.release(node, vrf, objections)
+        if against:
+            return await self._release_refused(hold, node, vrf, against)
         if outcome.blockers:
-            told = {"vrf": vrf, "rows": [str(r) for r in outcome.rows if r.bad][:20]}
-            await hold.record(journal=[("release_refused", told)])
+            rows = [str(r) for r in outcome.rows if r.bad]
+            await hold.record(journal=[("release_refused", {"vrf": vrf, "rows": rows[:20]})])
             back = await self._fence(hold, node)
             return (*outcome.blockers, *back)
-        if await self._store.revoked(node.certificate):
-            # moves take minutes and alerts do not: fenced, it is looked at anew and converges
-            return await self._fence(hold, node)
+        standing = await self._standing(node, vrf)
+        if not isinstance(standing, Standing):
+            return await self._release_refused(hold, node, vrf, standing)
         now = self._clock.now()
         proof = proved(node, vrf, outcome, await self._store.certificate(node.certificate), now)
         # entered only now: `may_enter` is asked with the placement that was just proved
         moved = node.model_copy(update={"placement": Placement.CUSTOMER, "vrf": vrf})
         assert may_enter(moved, State.RELEASED, Placement.CUSTOMER)
         released = moved.moved(State.RELEASED, now, blockers=(), note=f"released to {node.tenant}")
-        await hold.record(
-            node=released,
-            proof=proof,
-            journal=[("released", journalled(proof))],
-        )
+        try:
+            await hold.record(
+                node=released,
+                proof=proof,
+                journal=[("released", journalled(proof))],
+                standing=standing,
+            )
+        except StaleWrite as stale:
+            return await self._release_refused(hold, node, vrf, (), str(stale))
         return ()
+
+    async def _standing(self, node: Node, vrf: str) -> Standing | Problems:
+        """Read all parts anew; a lost answer is asked for again before the release is given up."""
+        for attempt in range(STANDING_TRIES_MAX):
+            if attempt:
+                await self._clock.sleep(self._settings.switch_poll_s)
+            standing = await self._observer.standing(node, vrf)
+            if isinstance(standing, Standing) or any(b.reason not in PASSING for b in standing):
+                break
+        return standing
+
+    async def _release_refused(
+        self, hold: Hold, node: Node, vrf: str, against: Problems, stale: str = ""
+    ) -> Problems:
+        """Fence a node whose standing was lost while its ports moved; it is then decided anew.
+
+        Only failures that pass by themselves are returned, so that the reconciler waits for them.
+        """
+        rows = [stale] if stale else [str(b) for b in against[:20]]
+        await hold.record(journal=[("release_refused", {"vrf": vrf, "rows": rows})])
+        back = await self._fence(hold, node)
+        waits = [b for b in against if b.reason in PASSING and b.reason is not Reason.PRECONDITION]
+        return (*waits, *back)

@@ -15,6 +15,7 @@ from provisioner.model.health import HealthReport
 from provisioner.model.inventory import Inventory
 from provisioner.model.node import Node
 from provisioner.model.operation import ActionStatus, LedgerEntry, Operation
+from provisioner.model.standing import Standing
 from provisioner.model.tenant import ReleaseProof
 from provisioner.ports import Clock, Store
 
@@ -65,8 +66,12 @@ class Hold:
         certificate: Certificate | None = None,
         proof: ReleaseProof | None = None,
         journal: Sequence[tuple[str, Mapping[str, Any]]] = (),
+        standing: Standing | None = None,
     ) -> Node | None:
-        """The outcome of a turn, in one transaction; the node as it is stored now."""
+        """The outcome of a turn, in one transaction; the node as it is stored now.
+
+        `StaleWrite` if `standing` does not hold in that transaction.
+        """
         async with self._lock:
             self.operation, stored = await self._store.record(
                 self.operation,
@@ -76,6 +81,7 @@ class Hold:
                 certificate=certificate,
                 proof=proof,
                 journal=journal,
+                standing=standing,
                 now=self._clock.now(),
             )
             return stored

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from provisioner.execution.leaf_line import LeafLine, Lookup, Refused, Views, places, views
 from provisioner.execution.leaf_turns import turn
@@ -29,6 +30,8 @@ LATE = 0.1
 _OF_ONE_PORT = (Reason.SWITCH_REFUSED, Reason.MALFORMED)
 
 Routes = Mapping[str, tuple[str, ...]]  # VRF -> prefixes
+# reads why a move may not be made any more; () if it may
+Objections = Callable[[], Awaitable[Sequence[Blocker]]]
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,7 @@ class LeafOutcome:
 @dataclass
 class _Waiting:
     moves: tuple[Move, ...]
+    objections: Objections | None = None
     done: asyncio.Future[LeafOutcome] = field(
         default_factory=lambda: asyncio.get_running_loop().create_future()
     )
@@ -62,9 +66,15 @@ class Leaf:
         self._writer: asyncio.Task[None] | None = None
         self._reading: asyncio.Task[Routes | Blocker] | None = None
 
-    async def move(self, moves: Sequence[Move]) -> LeafOutcome:
-        """Bring these ports into their VRFs, proved by read-back, and save the configuration."""
-        waiting = _Waiting(tuple(moves))
+    async def move(
+        self, moves: Sequence[Move], objections: Objections | None = None
+    ) -> LeafOutcome:
+        """Bring these ports into their VRFs, proved by read-back, and save the configuration.
+
+        `objections` are read when it is this leaf's turn, before anything is sent: with one,
+        nothing is moved.
+        """
+        waiting = _Waiting(tuple(moves), objections)
         self._waiting.append(waiting)
         if self._writer is None:
             self._writer = asyncio.create_task(self._write(), name=f"moves on {self.name}")
@@ -102,11 +112,13 @@ class Leaf:
             while self._waiting:
                 await self._gather()
                 batch = self._take()
-                outcome = await self._in_turn([m for w in batch for m in w.moves])
+                outcome = await self._in_turn(batch)
                 alone = len(batch) > 1 and any(b.reason in _OF_ONE_PORT for b in outcome.blockers)
                 for waiting in batch:
                     # one bad port makes a whole revision invalid: then each node has its own
-                    mine = await self._in_turn(waiting.moves) if alone else outcome
+                    if waiting.done.done():
+                        continue
+                    mine = await self._in_turn([waiting]) if alone else outcome
                     if not waiting.done.done():
                         waiting.done.set_result(mine)
         except BaseException as error:
@@ -150,24 +162,34 @@ class Leaf:
         self._waiting = left
         return taken
 
-    async def _in_turn(self, moves: Sequence[Move]) -> LeafOutcome:
+    async def _in_turn(self, batch: Sequence[_Waiting]) -> LeafOutcome:
         async with turn(self.name):
-            return await self._batch(moves)
+            return await self._batch(batch)
 
-    async def _batch(self, moves: Sequence[Move]) -> LeafOutcome:
-        if not moves:
-            return LeafOutcome()
+    async def _allowed(self, batch: Sequence[_Waiting]) -> list[Move]:
+        """Moves that may still be made: turns and tries take minutes. The others are refused."""
+        for waiting in batch:
+            if waiting.objections is None or waiting.done.done():
+                continue
+            if (found := tuple(await waiting.objections())) and not waiting.done.done():
+                waiting.done.set_result(LeafOutcome(blockers=found))
+        return [m for w in batch if not w.done.done() for m in w.moves]
+
+    async def _batch(self, batch: Sequence[_Waiting]) -> LeafOutcome:
         revision = ""
         problem: PortError | Refused | None = None
         for attempt in range(TRIES_MAX):
             if attempt:
                 await self._clock.sleep(self._limits.switch_poll_s * 2**attempt)
+            moves = await self._allowed(batch)
+            if not moves:
+                return LeafOutcome(revision)
             try:
                 changed = not await self._in_place(moves)
                 if changed:
                     revision = await self._revise(moves)
                     await self._until(
-                        lambda: self._in_place(moves),
+                        partial(self._in_place, moves),
                         Reason.ISOLATION,
                         "applied, but the ports are not where they should be",
                     )

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from provisioner.execution.leaf import Objections
 from provisioner.execution.tenancy import MoveOutcome, Tenancy
 from provisioner.model.leaf_state import LeafState
 from provisioner.model.location import Port
@@ -76,7 +77,12 @@ class PartitionTenancy(Tenancy):
         return await self._leaves_only.quiet(_parted(ports)[0], limit_s)
 
     async def move(
-        self, ports: Sequence[Port], vrf: str, *, look_for_leaks: bool = True
+        self,
+        ports: Sequence[Port],
+        vrf: str,
+        *,
+        look_for_leaks: bool = True,
+        objections: Objections | None = None,
     ) -> MoveOutcome:
         """Bring exactly these ports into `vrf` and out of every other network, and prove it."""
         assert vrf
@@ -86,10 +92,13 @@ class PartitionTenancy(Tenancy):
         homeward = vrf == MAINTENANCE_VRF
         moved = MoveOutcome(persisted=True)
         if plain:
-            leaks = look_for_leaks
-            moved = await self._leaves_only.move(plain, vrf, look_for_leaks=leaks)
+            moved = await self._leaves_only.move(
+                plain, vrf, look_for_leaks=look_for_leaks, objections=objections
+            )
         if moved.blockers and not homeward:
             return moved
+        if not homeward and objections is not None and (found := tuple(await objections())):
+            return MoveOutcome((), moved.revisions, found)
         tenants = await self._rows.tenants()
         blockers = [
             *moved.blockers,

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from provisioner.execution.leaf import Objections
 from provisioner.execution.release_probes import probed
 from provisioner.execution.release_recheck import ROWS, Rechecks
 from provisioner.execution.tenancy import MoveOutcome, Tenancy
@@ -67,8 +68,13 @@ class Releases:
         self._store = store
         self._tenancy = tenancy
 
-    async def release(self, node: Node, vrf: str) -> ReleaseOutcome:
-        """Bring every port of a node into a tenant's VRF, and prove it by the whole gate."""
+    async def release(
+        self, node: Node, vrf: str, objections: Objections | None = None
+    ) -> ReleaseOutcome:
+        """Bring every port of a node into a tenant's VRF, and prove it by the whole gate.
+
+        `objections` are read before each leaf is changed, and again before the long parts.
+        """
         assert vrf != MAINTENANCE_VRF
         clock, settings = self._site.clock, self._site.settings
         began = clock.now()
@@ -76,7 +82,9 @@ class Releases:
         if isinstance(seen, Blocker):
             return ReleaseOutcome(MoveOutcome(), began, blockers=(seen,))
         before = records(node, seen)
-        moved = await self._tenancy.move(node.ports, vrf, look_for_leaks=False)
+        moved = await self._tenancy.move(
+            node.ports, vrf, look_for_leaks=False, objections=objections
+        )
         if moved.blockers:
             return ReleaseOutcome(moved, began, before=before, blockers=moved.blockers)
         ask = await self.ask(node, vrf)
@@ -90,6 +98,8 @@ class Releases:
         elif self._rechecks and any(r.check is GateCheck.CABLE for r in rows if r.bad):
             heard = release_cables.heard_by(judged.leaves)  # the other ends are asked as well
             rows += release_cables.named(await self._rechecks.cables(node, heard))
+        if not _bad(rows) and objections is not None and (found := tuple(await objections())):
+            return ReleaseOutcome(moved, began, rows=rows, before=before, blockers=found)
         if not _bad(rows) and settings.release_confirm_s:
             await clock.sleep(settings.release_confirm_s)
             again = await self._settled(ask, before, _OF_OTHERS)

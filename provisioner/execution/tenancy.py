@@ -2,18 +2,19 @@
 
 Rule: the answer is what the leaves do (operational state, routes, startup configuration), never
 what they were told. Everything is absolute and idempotent: whoever is unsure looks and does it
-again. Leaves are taken one after the other for a host, so that one mistake meets one rail and
-never both leaves of a redundant pair; with one leaf per rail, a pair is any two of its leaves.
+again. Towards a customer, leaves are taken one after the other for a host, so that one mistake
+meets one rail and never both leaves of a redundant pair; with one leaf per rail, a pair is any two
+of its leaves. Towards maintenance all leaves are changed at once: each second counts there.
 Only the reconciler's performer and observer reach this.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
-from provisioner.execution.leaf import Leaf, Routes
+from provisioner.execution.leaf import Leaf, LeafOutcome, Objections, Routes
 from provisioner.execution.leaf_line import LeafLine, Lookup
 from provisioner.execution.release_look import LeafLook
 from provisioner.execution.work import Site
@@ -105,11 +106,13 @@ class Tenancy:
 
     async def deny(self, ports: Sequence[Port], vrf: str) -> tuple[Blocker, ...]:
         """Let nothing through these ports, which stay in `vrf`; () if every leaf says so."""
-        blockers: list[Blocker] = []
-        for switch, mine in _by_leaf(ports).items():
-            moves = [Move(p.interface, vrf, p.address, denied=True) for p in mine]
-            blockers += (await self._leaf(switch).move(moves)).blockers
-        return tuple(blockers)
+        answers = await asyncio.gather(
+            *(
+                self._leaf(s).move([Move(p.interface, vrf, p.address, denied=True) for p in mine])
+                for s, mine in _by_leaf(ports).items()
+            )
+        )
+        return tuple(b for outcome in answers for b in outcome.blockers)
 
     async def quiet(self, ports: Sequence[Port], limit_s: float) -> bool:
         """Wait until nothing goes out of these ports any more, at most `limit_s`."""
@@ -140,12 +143,18 @@ class Tenancy:
         return False
 
     async def move(
-        self, ports: Sequence[Port], vrf: str, *, look_for_leaks: bool = True
+        self,
+        ports: Sequence[Port],
+        vrf: str,
+        *,
+        look_for_leaks: bool = True,
+        objections: Objections | None = None,
     ) -> MoveOutcome:
         """Bring exactly these ports into `vrf`, and prove it.
 
         `look_for_leaks`: not where the gate of a release looks at all of it right after.
-        Towards a customer the first obstacle ends it. Towards maintenance every leaf is tried:
+        Towards a customer leaves are taken one after the other, `objections` are read before
+        each, and the first obstacle ends it. Towards maintenance every leaf is tried, all at once:
         each port that is fenced is one less in a customer's network.
         """
         assert vrf
@@ -156,14 +165,10 @@ class Tenancy:
             prefixes = ()
         blockers: list[Blocker] = []
         revisions: list[str] = []
-        for switch, mine in _by_leaf(ports).items():
-            moves = [Move(p.interface, vrf, p.address) for p in mine]
-            outcome = await self._leaf(switch).move(moves)
+        async for switch, outcome in self._moved(ports, vrf, objections):
             if outcome.revision:
                 revisions.append(f"{switch}:{outcome.revision}")
             blockers += outcome.blockers
-            if blockers and vrf != MAINTENANCE_VRF:
-                break
         placements = await self.read(ports)
         if isinstance(placements, Blocker):
             return MoveOutcome((), tuple(revisions), (*blockers, placements))
@@ -172,6 +177,25 @@ class Tenancy:
         if not blockers and look_for_leaks:
             blockers += await self._leaks(ports, prefixes, vrf)
         return MoveOutcome(placements, tuple(revisions), tuple(blockers), persisted=not blockers)
+
+    async def _moved(
+        self, ports: Sequence[Port], vrf: str, objections: Objections | None
+    ) -> AsyncIterator[tuple[str, LeafOutcome]]:
+        """Each leaf's outcome; of a customer's VRF up to the first leaf with a blocker."""
+        moves = {
+            switch: [Move(p.interface, vrf, p.address) for p in mine]
+            for switch, mine in _by_leaf(ports).items()
+        }
+        if vrf == MAINTENANCE_VRF:
+            fences = (self._leaf(switch).move(mine) for switch, mine in moves.items())
+            for switch, outcome in zip(moves, await asyncio.gather(*fences), strict=True):
+                yield switch, outcome
+            return
+        for switch, mine in moves.items():
+            outcome = await self._leaf(switch).move(mine, objections)
+            yield switch, outcome
+            if outcome.blockers:
+                return
 
     async def close(self) -> None:
         """Stop all writers."""

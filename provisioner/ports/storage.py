@@ -12,6 +12,7 @@ from provisioner.model.health import HealthReport
 from provisioner.model.inventory import Inventory
 from provisioner.model.node import Node
 from provisioner.model.operation import ActionStatus, LedgerEntry, Operation, OperationStatus
+from provisioner.model.standing import Standing
 from provisioner.model.tenant import ReleaseProof, Tenant
 from provisioner.ports.wire import Secret
 
@@ -57,9 +58,13 @@ class Store(Protocol):
         certificate: Certificate | None = None,
         proof: ReleaseProof | None = None,
         journal: Sequence[tuple[str, Mapping[str, Any]]] = (),
+        standing: Standing | None = None,
         now: float,
     ) -> tuple[Operation, Node | None]:
-        """Write the outcome of one turn in one transaction, fenced; the new operation and node."""
+        """Write the outcome of one turn in one transaction, fenced; the new operation and node.
+
+        `standing` is checked in the same transaction: `StaleWrite` if it does not hold.
+        """
         ...
 
     async def end_operation(

@@ -21,6 +21,7 @@ from provisioner.model.health import HealthReport
 from provisioner.model.inventory import Inventory
 from provisioner.model.node import Node
 from provisioner.model.operation import ActionStatus, LedgerEntry, Operation, OperationStatus
+from provisioner.model.standing import Standing
 from provisioner.model.tenant import ReleaseProof, Tenant
 from provisioner.store import (
     agent_rows,
@@ -144,13 +145,16 @@ class SqlStore:
         certificate: Certificate | None = None,
         proof: ReleaseProof | None = None,
         journal: Sequence[tuple[str, Mapping[str, Any]]] = (),
+        standing: Standing | None = None,
         now: float,
     ) -> tuple[Operation, Node | None]:
         parts = (inventory, report, certificate, proof)
         assert node is None or node.id == operation.node, "a driver writes its own node only"
         assert all(p is None or p.node == operation.node for p in parts), "of its own node only"
         rows = tuple(journal)
-        return await self.write(lambda c: turn_rows.record(c, operation, node, parts, rows, now))
+        return await self.write(
+            lambda c: turn_rows.record(c, operation, node, parts, rows, now, standing)
+        )
 
     async def end_operation(
         self, operation: Operation, status: OperationStatus, note: str

@@ -12,8 +12,11 @@ from provisioner.model.health import HealthReport
 from provisioner.model.inventory import Inventory
 from provisioner.model.node import Node
 from provisioner.model.operation import Operation
+from provisioner.model.standing import Standing
 from provisioner.model.tenant import ReleaseProof
-from provisioner.store import evidence_rows, node_rows, operation_rows
+from provisioner.planning.certification import expired, identity
+from provisioner.ports.errors import StaleWrite
+from provisioner.store import evidence_rows, node_rows, operation_rows, tenant_rows
 from provisioner.store import journal as chain
 
 
@@ -24,10 +27,13 @@ def record(
     parts: tuple[Inventory | None, HealthReport | None, Certificate | None, ReleaseProof | None],
     rows: Sequence[tuple[str, Mapping[str, Any]]],
     now: float,
+    standing: Standing | None = None,
 ) -> tuple[Operation, Node | None]:
-    """The outcome of one turn: all of it or nothing."""
+    """The outcome of one turn: all of it or nothing. `StaleWrite` if `standing` does not hold."""
     inventory, report, certificate, proof = parts
     fenced = operation_rows.fence(connection, operation)
+    if standing is not None:
+        _check_standing(connection, operation.node, standing, now)
     saved = None if node is None else node_rows.save_node(connection, node)
     if inventory is not None:
         evidence_rows.put_inventory(connection, inventory, now)
@@ -40,3 +46,19 @@ def record(
     for kind, detail in rows:
         chain.append(connection, kind, operation.node, detail, now)
     return fenced, saved
+
+
+def _check_standing(connection: Connection, node: str, standing: Standing, now: float) -> None:
+    """Raise `StaleWrite` with the first condition that no longer holds for this node."""
+    name = standing.certificate
+    certificate = evidence_rows.read_certificate(connection, name)
+    if certificate is None or evidence_rows.revoked(connection, name):
+        raise StaleWrite(f"certificate {name} was revoked")
+    if expired(certificate, now):
+        raise StaleWrite(f"certificate {name} has expired")
+    inventory = evidence_rows.read_inventory(connection, node)
+    if inventory is None or identity(inventory) != standing.inventory:
+        raise StaleWrite(f"the parts or versions of {node} have changed")
+    tenant = tenant_rows.read_tenant(connection, standing.tenant)
+    if tenant is None or tenant.vrf != standing.vrf:
+        raise StaleWrite(f"{standing.vrf} is not the network of tenant {standing.tenant} any more")

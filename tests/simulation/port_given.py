@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+from port_truth import Issued
+
+from provisioner.control.observer import Observer
 from provisioner.execution.hold import Hold
 from provisioner.execution.tenancy import Tenancy
 from provisioner.model.certificate import Certificate
@@ -27,11 +31,35 @@ class Credentials:
         return "cumulus", Secret("cumulus")
 
 
+class GivenParts:
+    """The collector of the soak: one drive in each host, which people may exchange."""
+
+    def __init__(self, soak: Any) -> None:
+        self._soak = soak
+
+    async def collect(self, node: Node) -> tuple[Inventory, tuple[Blocker, ...]]:
+        return self._soak.inventory(node.id), ()
+
+
+class NoMatrix:
+    """No release is planned here."""
+
+    def digest(self) -> str:
+        return ""
+
+
 class Hosts:
-    """What is seen and done of hosts, given: the same parts for ever, and all checks pass."""
+    """What is seen and done of hosts, given: one drive each, and all checks pass.
+
+    Whether a release may go on is asked of the daemon's own observer.
+    """
 
     def __init__(self, soak: Any, tenancy: Tenancy) -> None:
         self._soak, self._tenancy = soak, tenancy
+        given: Any = (GivenParts(soak), tenancy, NoMatrix())
+        self._observer = Observer(soak.store, soak.clock, soak.settings, *given)
+        self.objections = self._observer.objections
+        self.standing = self._observer.standing
 
     async def observe(self, node: Node, operation: str) -> View:
         """As the daemon's observer does: ports are read anew, and never in `released`."""
@@ -53,7 +81,7 @@ class Hosts:
         assert certificate is not None
         problems = certification.validity(
             certificate=certificate,
-            inventory=Inventory(node=node.id, vendor="given"),
+            inventory=self._soak.inventory(node.id),
             node=node,
             signed=True,
             revoked=await store.revoked(certificate.id),
@@ -72,19 +100,26 @@ class Hosts:
             node=node.id,
             release=node.release,
             profile=node.profile,
-            serials=(),
+            serials=certification.serials(soak.inventory(node.id)),
             versions=(),
             boot_id="",
             location=str(node.location),
             ports=tuple(sorted(f"{p.switch}/{p.interface}" for p in node.ports)),
             report_digest="",
             matrix_digest="",
-            issued_at=now,
-            expires_at=now + 10**9,
+            issued_at=math.floor(now),
+            expires_at=now + soak.valid_s,
         )
-        soak.truth.valid.add(certificate.id)
+        certificate = soak.signer.sign(certificate)
+        soak.truth.certificates[certificate.id] = Issued(
+            node.id, soak.truth.drives[node.id], certificate.expires_at
+        )
         changes = {"certificate": certificate.id, "served": "", "tenant": ""}
-        await hold.record(node=node.moved(State.CERTIFIED, now, **changes), certificate=certificate)
+        await hold.record(
+            node=node.moved(State.CERTIFIED, now, **changes),
+            certificate=certificate,
+            inventory=soak.inventory(node.id),
+        )
         return ()
 
 
@@ -108,5 +143,5 @@ class WatchedStore:
         return stored
 
     async def revoke(self, certificate: str, reason: str, now: float) -> None:
-        self._soak.truth.valid.discard(certificate)
+        self._soak.truth.revoked.setdefault(certificate, now)
         await self._store.revoke(certificate, reason, now)

@@ -25,6 +25,8 @@ from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.operation import OperationStatus
 from provisioner.model.tenant import Tenant
 from provisioner.planning import requests
+from provisioner.store.master_key import MasterKey
+from provisioner.store.signing_rows import open_signer
 
 RESTS_WITHIN_S = 6 * 3600.0  # of virtual time, once nothing fails any more
 ACTS = {  # what chance does, and how often against the others
@@ -32,6 +34,7 @@ ACTS = {  # what chance does, and how often against the others
     "reclaim": 20,
     "retry": 10,
     "withdraw": 4,
+    "hot swap": 2,
     "crash": 4,
     "reboot": 1,
     "cut off": 2,
@@ -49,16 +52,7 @@ class Soak(PortWorld):
 
     async def live(self, steps: int) -> None:
         """At least so many steps, then rest. Raises `Violated`."""
-        for switch in self.switches:
-            url = f"https://{switch}"
-            await self.store.add_node(Node(id=switch, kind=NodeKind.SWITCH, address=url))
-        for node in self.hosts:
-            self.saw(await self.store.add_node(node))
-        for name, vrf in TENANTS.items():
-            await self.store.put_tenant(Tenant(name=name, vrf=vrf, nodes_wanted=9))
-        self._start()
-        for node in self.hosts:
-            await self._operation(node.id)
+        await self.open()
         acts, weights = list(ACTS), list(ACTS.values())
         while self.steps.total() < steps:
             await self.clock.sleep(self.rng.expovariate(1 / self.pace_s))
@@ -71,6 +65,25 @@ class Soak(PortWorld):
             self.truth.look()
             self.truth.judge()
         await self._rest()
+        await self.close()
+
+    async def open(self) -> None:
+        """Everything is stored, and a daemon takes the hosts in."""
+        for switch in self.switches:
+            url = f"https://{switch}"
+            await self.store.add_node(Node(id=switch, kind=NodeKind.SWITCH, address=url))
+        for node in self.hosts:
+            self.saw(await self.store.add_node(node))
+        for name, vrf in TENANTS.items():
+            await self.store.put_tenant(Tenant(name=name, vrf=vrf, nodes_wanted=9))
+        self.signer = await open_signer(self.store, MasterKey.generate(), self.clock.now())
+        self._start()
+        for node in self.hosts:
+            await self._operation(node.id)
+
+    async def close(self) -> None:
+        """Stop writing."""
+        await self.tenancy.close()
         await self.store.close()
 
     async def _rest(self) -> None:
@@ -90,7 +103,6 @@ class Soak(PortWorld):
             self.truth.at_rest(node.id)
         self.truth.judge()
         assert not await self.store.active_operations()
-        await self.tenancy.close()
 
     # --- the daemon
 
@@ -156,7 +168,7 @@ class Soak(PortWorld):
         """A certificate is withdrawn, of whatever node; a tenant's is taken back for it."""
         node = self.rng.choice(self.hosts)
         row = self.truth.rows[node.id]
-        if row.certificate not in self.truth.valid:
+        if self.truth.lapsed_at(row.certificate) is not None:
             return False
         await self.store.revoke(row.certificate, "withdrawn by chance", self.clock.now())
         stored = await self.store.node(node.id)
@@ -164,6 +176,13 @@ class Soak(PortWorld):
             asked = requests.reclaim(stored, self.clock.now())
             await self.store.save_node(asked)
             await self._operation(node.id)
+        return True
+
+    async def _hot_swap(self) -> bool:
+        """People exchange the drive of a host that runs, and tell nobody."""
+        node = self.rng.choice(self.hosts).id
+        self.swaps += 1
+        self.truth.swap(node, f"{node}-drive-{self.swaps}")
         return True
 
     async def _crash(self) -> bool:

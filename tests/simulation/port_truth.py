@@ -16,6 +16,9 @@ MAINTENANCE = "MAINT"
 # What somebody does while ports and routes are being read may be missed by that reading: seconds
 # for reading all VRFs of all leaves of a host, at 0.4 s a request and with what is read again.
 READING_S = 8.0
+# A revision that was sent before a certificate lapsed takes its course: its requests, others'
+# revisions on the same leaf before it, and the time until forwarding follows.
+REVISION_S = 25.0
 
 
 class Violated(AssertionError):
@@ -34,6 +37,15 @@ class Row:
     certificate: str
 
 
+@dataclass(frozen=True)
+class Issued:
+    """What a certificate says of its node."""
+
+    node: str
+    drive: str
+    expires_at: float
+
+
 @dataclass
 class PortTruth:
     """`ports`: node -> its (leaf, interface, prefix). `vrf_of`: tenant -> VRF."""
@@ -43,7 +55,10 @@ class PortTruth:
     vrf_of: dict[str, str]
     now: Callable[[], float]
     rows: dict[str, Row] = field(default_factory=dict)
-    valid: set[str] = field(default_factory=set)  # certificates in force
+    certificates: dict[str, Issued] = field(default_factory=dict)
+    revoked: dict[str, float] = field(default_factory=dict)  # certificate -> when
+    drives: dict[str, str] = field(default_factory=dict)  # node -> the drive that is in it
+    swapped_at: dict[str, float] = field(default_factory=dict)  # node -> when it was exchanged
     leaked_at: dict[tuple[str, str], float] = field(default_factory=dict)  # (leaf, prefix)
     # node -> when somebody else last sent a revision that fences a port of it
     disturbed: dict[str, float] = field(default_factory=dict)
@@ -56,6 +71,23 @@ class PortTruth:
             (leaf, name): node for node, mine in self.ports.items() for leaf, name, _ in mine
         }
         assert len(self._owner) == sum(len(mine) for mine in self.ports.values())
+
+    def lapsed_at(self, certificate: str) -> float | None:
+        """When a certificate ceased to be valid: revoked, expired, or another drive is in."""
+        issued = self.certificates.get(certificate)
+        if issued is None:
+            return 0.0
+        ends = [self.revoked[certificate]] if certificate in self.revoked else []
+        if self.now() >= issued.expires_at:
+            ends.append(issued.expires_at)
+        if self.drives.get(issued.node) != issued.drive:
+            ends.append(self.swapped_at.get(issued.node, 0.0))
+        return min(ends, default=None)
+
+    def swap(self, node: str, drive: str) -> None:
+        """People put another drive into a host, which goes on running."""
+        self.drives[node] = drive
+        self.swapped_at[node] = self.now()
 
     def judge(self) -> None:
         """Raises `Violated`: not where it was seen, since that is inside of what is tested."""
@@ -72,9 +104,9 @@ class PortTruth:
         there = self.switches[leaf].vrf_of(interface)
         if there not in ("default", MAINTENANCE):
             self.entered += 1
-            row = self.rows[node]
-            if not row.certificate:
-                self._broken(f"{leaf}/{interface} entered {there}: {node} has no certificate")
+            lapsed = self.lapsed_at(self.rows[node].certificate)
+            if lapsed is not None and self.now() - lapsed > REVISION_S:
+                self._broken(f"{leaf}/{interface} entered {there}: {node} has no valid certificate")
         self.look_at(node)
 
     def row_written(self, node: str, row: Row) -> None:
@@ -82,15 +114,17 @@ class PortTruth:
         before = self.rows.get(node)
         self.rows[node] = row
         if row.state == "released" and (before is None or before.state != "released"):
-            if row.certificate not in self.valid:
-                self._broken(f"{node} was released without a certificate in force")
+            lapsed = self.lapsed_at(row.certificate)
+            swapped = self.now() - self.swapped_at.get(node, 0.0) <= READING_S
+            if lapsed is not None and (not swapped or row.certificate in self.revoked):
+                self._broken(f"{node} was released without a valid certificate")
             self._no_leak(node, row.vrf)
             if self.now() - self.disturbed.get(node, 0.0) > READING_S:
                 self.disturbed.pop(node, None)  # it was before: the release has seen it
         if before is not None and row.placement != before.placement:
             leaving = row.placement == "mixed" and row.state == "certified"
-            if leaving and row.certificate not in self.valid:
-                self._broken(f"{node}: a release was begun without a certificate in force")
+            if leaving and self.lapsed_at(row.certificate) is not None:
+                self._broken(f"{node}: a release was begun without a valid certificate")
         self.look_at(node)
 
     # --- what is looked at

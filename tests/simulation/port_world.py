@@ -20,6 +20,7 @@ from provisioner.control.reconciler import Reconciler
 from provisioner.execution.reach import Reach
 from provisioner.execution.tenancy import Tenancy
 from provisioner.execution.work import Site as Effects
+from provisioner.model.inventory import Device, DeviceKind, Inventory
 from provisioner.model.location import Location, Port
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.ports import Call, Reply, SwitchAddress, Unreachable
@@ -101,7 +102,8 @@ class PortWorld:
         self.clock = VirtualClock()
         self.schedule = Schedule()
         self.steps: Counter[str] = Counter()
-        self.issued = 0
+        self.issued = self.swaps = 0
+        self.valid_s = 3600.0  # of a certificate: some end within a life
         self.switches: dict[str, Switch] = {}
         self.cut: dict[str, float] = {}  # leaf -> when it answers again
         self.left: list[tuple[str, str]] = []  # (leaf, revision) of somebody else
@@ -134,6 +136,7 @@ class PortWorld:
             TENANTS,
             self.clock.now,
         )
+        self.truth.drives = {n.id: f"{n.id}-drive-0" for n in self.hosts}
         for switch in self.switches.values():
             assert isinstance(switch, WatchedSwitch)
             switch.truth = self.truth
@@ -178,6 +181,11 @@ class PortWorld:
     def advance(self) -> None:
         """Everything that is due happens."""
         self.schedule.advance(self.clock.now())
+
+    def inventory(self, node: str) -> Inventory:
+        """The parts of a host as they are now: one drive."""
+        drive = Device(kind=DeviceKind.STORAGE, slot="0", serial=self.truth.drives[node])
+        return Inventory(node=node, vendor="given", devices=(drive,))
 
     def count(self, what: str) -> None:
         """One step."""

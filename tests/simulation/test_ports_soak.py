@@ -12,7 +12,7 @@ from collections.abc import Callable
 import pytest
 from port_model import Actor, Model
 from port_soak import ACTS, Soak
-from port_truth import PortTruth, Row, Violated
+from port_truth import Issued, PortTruth, Row, Violated
 from soak_ports import finished
 from virtual_time import run
 
@@ -72,7 +72,8 @@ def truth() -> PortTruth:
         {"node-0": (("leaf-0", "swp1", "172.0.0.0/31"),)},
         {"red": "RED", "blue": "BLUE"},
         lambda: 1000.0,
-        valid={"good"},
+        certificates={"good": Issued("node-0", "drive", 5000.0)},
+        drives={"node-0": "drive"},
     )
     put(kept, "MAINT")
     kept.row_written("node-0", FENCED)
@@ -110,14 +111,28 @@ def rests_mixed(kept: PortTruth) -> None:
 
 def released_after_withdrawal(kept: PortTruth) -> None:
     kept.row_written("node-0", LEAVING)
-    kept.valid.clear()
+    kept.revoked["good"] = 900.0
     put(kept, "RED")
     kept.row_written("node-0", RELEASED)
 
 
 def begun_without_certificate(kept: PortTruth) -> None:
-    kept.valid.clear()
+    kept.revoked["good"] = 900.0
     kept.row_written("node-0", LEAVING)
+
+
+def entered_after_expiry(kept: PortTruth) -> None:
+    kept.row_written("node-0", LEAVING)
+    kept.certificates["good"] = Issued("node-0", "drive", 900.0)
+    put(kept, "RED")
+    kept.port_moved("leaf-0", "swp1")
+
+
+def released_with_another_drive(kept: PortTruth) -> None:
+    kept.row_written("node-0", LEAVING)
+    kept.drives["node-0"], kept.swapped_at["node-0"] = "another", 900.0
+    put(kept, "RED")
+    kept.row_written("node-0", RELEASED)
 
 
 def released_over_a_leak(kept: PortTruth) -> None:
@@ -135,8 +150,10 @@ def released_over_a_leak(kept: PortTruth) -> None:
         (moved_while_fenced, "is in RED"),
         (not_saved, r"is in RED \(startup\)"),
         (rests_mixed, "its ports are mixed"),
-        (released_after_withdrawal, "without a certificate in force"),
-        (begun_without_certificate, "begun without a certificate"),
+        (released_after_withdrawal, "without a valid certificate"),
+        (begun_without_certificate, "begun without a valid certificate"),
+        (entered_after_expiry, "entered RED: node-0 has no valid certificate"),
+        (released_with_another_drive, "without a valid certificate"),
         (released_over_a_leak, "leaks into BLUE"),
     ],
 )

@@ -15,6 +15,8 @@ def test_many_nodes_cost_one_revision_a_leaf_and_little_more_than_the_switches_o
     told = run(measure(40))
 
     assert told["leaves"] == 16
-    for act, each in (("fence", 1), ("release", 1), ("reclaim", 2)):
+    # looking, saving and the wire weigh more where eight rails are not added up
+    for act, each, most in (("fence", 1, 1.4), ("release", 1, 1.2), ("reclaim", 2, 1.6)):
         assert told[act]["revisions"] == 16 * each
-        assert told[act]["ratio"] <= 1.2
+        assert told[act]["ratio"] <= most
+    assert told["fence"]["wall_s"] < told["release"]["wall_s"] / 4

@@ -87,6 +87,22 @@ def test_leaves_of_one_host_are_never_changed_at_the_same_time() -> None:
     assert patched == sorted(patched)
 
 
+def test_a_fence_goes_to_all_leaves_at_once() -> None:
+    async def scenario(rig: Rig) -> Any:
+        ports = rig.nodes[A].ports
+        await rig.tenancy.move(ports, "RED")
+        began = rig.clock.now()
+        await rig.tenancy.move(ports, "MAINT")
+        leaves = [rig.site.switches[p.switch] for p in ports]
+        moves = [e.time - began for s in leaves for e in s.log if e.kind == "vrf"]
+        return [at for at in moves if at > 0]
+
+    moved_after_s = play(scenario)
+
+    assert len(moved_after_s) == 8
+    assert max(moved_after_s) - min(moved_after_s) < 2.0  # a revision alone takes 5.5 s
+
+
 @pytest.mark.parametrize("lost", range(1, 40))
 def test_a_lost_answer_is_repaired_by_looking(lost: int) -> None:
     async def scenario(rig: Rig) -> Any:

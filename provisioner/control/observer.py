@@ -273,6 +273,7 @@ class Observer:
                 signed=await self._store.attested(certificate),
                 revoked=await self._store.revoked(certificate.id),
                 now=self._clock.now(),
+                absence_counts=self._book is None or node.state is not State.RELEASED,
             )
             if node.state is State.CERTIFIED and node.kind is NodeKind.HOST:
                 problems += await self.cohorts.unlike(node, inventory)

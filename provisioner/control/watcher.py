@@ -19,10 +19,11 @@ from provisioner.control.watched_nodes import WatchedNodes
 from provisioner.execution.reach import Reach
 from provisioner.execution.watch import OutOfBand
 from provisioner.model.alert import Signal
+from provisioner.model.certificate import Certificate
 from provisioner.model.inventory import Inventory
 from provisioner.model.node import BmcRef, Node
 from provisioner.model.outcome import Blocker
-from provisioner.planning import watch_rules
+from provisioner.planning import lost_parts, watch_rules
 from provisioner.planning.watch_rules import Found, signal_of
 from provisioner.ports import AlertBook, Clock, EventStreams, Store
 from provisioner.redfish.events import Metric, Pushed, signals
@@ -55,6 +56,7 @@ class _Turns:
     heard: dict[str, float] = field(default_factory=dict)
     asked: dict[str, float] = field(default_factory=dict)  # when a glance at it was answered
     metrics: dict[str, dict[str, float]] = field(default_factory=dict)
+    lost: dict[str, float] = field(default_factory=dict)  # part -> when it was first not seen
 
 
 class Watcher:
@@ -257,9 +259,35 @@ class Watcher:
             level[f"watch.versions/{bmc.name}"] = watch_rules.drift(certificate, seen)
             if parts:
                 level[f"watch.parts/{bmc.name}"] = watch_rules.swaps(certificate, seen)
+            if bmc.kind == "host":
+                level |= self._find_lost(turns, bmc, certificate, seen, parts=parts)
         grown = await self.keeper.report(node.id, told)
         if await self.keeper.level(node.id, level) or grown:
             await self.keeper.consider(node)
+
+    def _find_lost(
+        self, turns: _Turns, bmc: BmcRef, certificate: Certificate, seen: Inventory, *, parts: bool
+    ) -> dict[str, Sequence[Found | Signal]]:
+        """Return what stands of lost parts; the next look comes earlier where one is suspected.
+
+        Until every suspicion is confirmed or gone, alerts that stand are left as they are.
+        """
+        if not lost_parts.is_whole(seen):
+            return {}
+        now = self._clock.now()
+        if not parts:
+            if turns.lost or lost_parts.may_have_lost(certificate, seen):
+                turns.sweep_at = turns.parts_at = now
+            return {}
+        lost = lost_parts.find_lost(certificate, seen)
+        turns.lost = {part: turns.lost.get(part, now) for part in lost}
+        standing, pending = lost_parts.confirm(lost, turns.lost, now)
+        if pending:
+            turns.sweep_at = turns.parts_at = now + lost_parts.CONFIRM_S
+            return {}
+        if lost:
+            turns.parts_at = turns.sweep_at  # read anew at each sweep, until it is back
+        return {f"watch.lost/{bmc.name}": standing}
 
     async def _swept(
         self, node: Node, bmc: BmcRef, turns: _Turns, *, parts: bool

@@ -168,7 +168,7 @@ def revoking(
     """Why a certificate that was issued at `issued_at` does not hold any more; () if it does."""
     return tuple(
         Blocker(
-            reason=Reason.DRIFT if set(a.classifications) & _DRIFTING else Reason.CHECK_FAILED,
+            reason=_reason(a),
             subject=f"{a.id}/{a.target}" if a.target else a.id,
             detail=a.message or "reported without words",
             unblock="Look at `provisioner alert show`; the node is proved anew when it is back.",
@@ -176,6 +176,13 @@ def revoking(
         for a in effective(alerts, overrides, now)
         if set(a.classifications) & REVOKING and a.last_at >= issued_at
     )
+
+
+def _reason(alert: Alert) -> Reason:
+    """Drift is a change that somebody made; a part that is broken or gone is a fault."""
+    classes = set(alert.classifications)
+    faulty = Classification.HARDWARE in classes or not classes & _DRIFTING
+    return Reason.CHECK_FAILED if faulty else Reason.DRIFT
 
 
 def held(alerts: Iterable[Alert], overrides: Sequence[Override], now: float) -> bool:

@@ -31,6 +31,7 @@ _REMEDY = {
     Severity.ISOLATE: "Open a repair case: the part is a candidate for return.",
 }
 _WORST = list(Severity)  # ascending
+_NOTHING = "nothing"  # instead of a version that is not shown
 
 
 def serials(inventory: Inventory) -> tuple[str, ...]:
@@ -143,8 +144,12 @@ def validity(
     signed: bool,
     revoked: bool,
     now: float,
+    absence_counts: bool = True,
 ) -> tuple[Blocker, ...]:
     """Every reason why a certificate does not hold for what is installed now; () if it does.
+
+    `absence_counts`: False leaves parts and versions that are not shown now to the watch, which
+    looks twice and reports them as a fault (`lost_parts.py`).
 
     The boot is part of it until release: run-time settings of NICs are lost at every boot. A
     tenant may reboot what it was given.
@@ -162,10 +167,12 @@ def validity(
     found += [
         _invalid(Reason.DRIFT, name, f"{had or 'nothing'} was certified, now it is {now_is}")
         for name, had, now_is in _changes(dict(certificate.versions), dict(versions(inventory)))
+        if absence_counts or now_is != _NOTHING
     ]
     gone = sorted(set(certificate.serials) - set(serials(inventory)))
     new = sorted(set(serials(inventory)) - set(certificate.serials))
-    found += [_invalid(Reason.DRIFT, name, "this part is not there any more") for name in gone]
+    if absence_counts:
+        found += [_invalid(Reason.DRIFT, name, "this part is not there any more") for name in gone]
     found += [_invalid(Reason.DRIFT, name, "this part was not certified") for name in new]
     if certificate.ports != _ports(node) or certificate.location != str(node.location):
         found.append(_invalid(Reason.DRIFT, node.id, "its place or its ports have changed"))
@@ -192,7 +199,7 @@ def lost(blockers: Sequence[Blocker]) -> bool:
 
 def _changes(had: dict[str, str], has: dict[str, str]) -> list[tuple[str, str, str]]:
     names = sorted(set(had) | set(has))
-    return [(n, had.get(n, ""), has.get(n) or "nothing") for n in names if had.get(n) != has.get(n)]
+    return [(n, had.get(n, ""), has.get(n) or _NOTHING) for n in names if had.get(n) != has.get(n)]
 
 
 def _ports(node: Node) -> tuple[str, ...]:

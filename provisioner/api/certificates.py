@@ -7,7 +7,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
-from sqlalchemy import Connection
 
 from provisioner.api.changes import Outcome
 from provisioner.api.cursor import cursor, place
@@ -17,8 +16,8 @@ from provisioner.api.route import ANYBODY, OPERATORS, VIEWERS, Ask, Paging, Repl
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.base import Record
 from provisioner.model.certificate import Certificate
-from provisioner.store import evidence_rows, page_rows
-from provisioner.store import journal as chain
+from provisioner.store import page_rows
+from provisioner.store.request_writes import write_revocation
 from provisioner.store.signing import envelope_of
 
 if TYPE_CHECKING:
@@ -152,14 +151,8 @@ async def change_certificate(parts: ApiParts, asked: ChangeRequest) -> Outcome:
     """Carry it out."""
     found, now = await parts.store.certificate(asked.subject), parts.clock.now()
     assert found is not None, "certificates are never deleted"
-    why, detail = str(asked.arguments["reason"]), {"request": "revoke", "id": asked.id}
-    detail |= {"certificate": found.id, "reason": why, "by": asked.asked_by}
-
-    def work(connection: Connection) -> None:
-        evidence_rows.revoke(connection, found.id, why, now)
-        chain.append(connection, "request", found.node, detail, now)
-
-    await parts.store.write(work)
+    why, detail = str(asked.arguments["reason"]), {"id": asked.id, "by": asked.asked_by}
+    await parts.store.write(lambda c: write_revocation(c, found.id, found.node, why, detail, now))
     return Outcome(RequestState.DONE, {"certificate": found.id})
 
 

@@ -9,9 +9,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pydantic import Field
-from sqlalchemy import Connection
 
-from provisioner.api.changes import Outcome, objection
+from provisioner.api.changes import Outcome, failed, objection
 from provisioner.api.cursor import cursor, place
 from provisioner.api.operations import OperationView
 from provisioner.api.picking import Picked, pick
@@ -31,9 +30,11 @@ from provisioner.model.base import Record
 from provisioner.model.location import Location, Port
 from provisioner.model.node import BmcRef, Node, NodeKind
 from provisioner.model.outcome import Blocker
+from provisioner.planning.erasure import policy_of
+from provisioner.planning.reclaiming import find_return_obstacles
 from provisioner.planning.requests import reclaim, retry
-from provisioner.store import journal as chain
-from provisioner.store import node_rows, page_rows
+from provisioner.store import page_rows
+from provisioner.store.request_writes import write_node_request
 
 if TYPE_CHECKING:
     from provisioner.api.parts import ApiParts
@@ -109,6 +110,9 @@ class Reclaim(Record):
 
     for_repair: bool = Field(
         default=False, description="It goes back to the same tenant when it is well."
+    )
+    accept_no_return: bool = Field(
+        default=False, description="Also if it could not serve again once it is erased."
     )
 
 
@@ -193,7 +197,7 @@ async def ask_retry(ask: Ask) -> Reply:
 
 async def ask_reclaim(ask: Ask) -> Reply:
     """Back from its tenant, or given back by it."""
-    return await _ask(ask, ChangeKind.NODE_RECLAIM, {"for_repair": ask.body.for_repair})
+    return await _ask(ask, ChangeKind.NODE_RECLAIM, ask.body.model_dump(mode="json"))
 
 
 async def _ask(ask: Ask, kind: ChangeKind, arguments: dict[str, object]) -> Reply:
@@ -223,13 +227,14 @@ async def change_node(parts: ApiParts, asked: ChangeRequest) -> Outcome:
         changed = reclaim(node, now, for_repair=bool(told.get("for_repair")))
     if isinstance(changed, str):
         return objection(node.id, changed, "See what it waits for: GET it.")
+    # a tenant's data is erased when it says so; whether the host serves again is not its concern
+    agreed = told.get("accept_no_return") or "tenant" in told
+    if asked.kind is ChangeKind.NODE_RECLAIM and not agreed:
+        obstacles = find_return_obstacles(changed, parts.matrix, policy_of(parts.settings))
+        if obstacles:
+            return failed(*obstacles)
     detail = {"request": word, "by": asked.asked_by, "id": asked.id, "approved": asked.decided_by}
-
-    def work(connection: Connection) -> None:
-        node_rows.save_node(connection, changed)
-        chain.append(connection, "request", changed.id, detail, now)
-
-    await parts.store.write(work)
+    await parts.store.write(lambda c: write_node_request(c, changed, detail, now))
     return Outcome(RequestState.UNDER_WAY, {"state": changed.state.value})
 
 

@@ -31,7 +31,9 @@ from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.base import Record
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.tenant import Outside, Phase, Quota, Tenant
+from provisioner.planning.erasure import policy_of
 from provisioner.planning.quotas import Usage, usage
+from provisioner.planning.reclaiming import find_return_obstacles
 from provisioner.planning.tenants import Request
 
 if TYPE_CHECKING:
@@ -57,6 +59,9 @@ class Fewer(Record):
 
     to: int = Field(ge=0, le=1_000_000)
     nodes: tuple[str, ...] = Field((), max_length=10_000)
+    accept_no_return: bool = Field(
+        default=False, description="Also nodes that could not serve again once they are erased."
+    )
 
 
 class Dry(Record):
@@ -180,21 +185,31 @@ async def change_tenant(parts: ApiParts, asked: ChangeRequest) -> Outcome:
 
 
 async def _do(parts: ApiParts, asked: ChangeRequest, *, dry_run: bool) -> Answer:
-    keeper, name = parts.keeper, asked.subject
+    keeper, name, by = parts.keeper, asked.subject, asked.asked_by
     given = {k: v for k, v in asked.arguments.items() if k != "generation"}
     match asked.kind:
         case ChangeKind.TENANT_DELETE:
-            return await keeper.delete(name, dry_run=dry_run)
+            return await keeper.delete(name, by=by, dry_run=dry_run)
         case ChangeKind.TENANT_SETTLE:
             return await keeper.settle(name)
         case ChangeKind.TENANT_SHRINK:
             fewer = Fewer.model_validate_json(json.dumps(given))
-            return await keeper.shrink(name, fewer.to, fewer.nodes, dry_run=dry_run)
+            if not fewer.accept_no_return and (no := await _unreturning(parts, name, fewer)):
+                return no
+            return await keeper.shrink(name, fewer.to, fewer.nodes, by=by, dry_run=dry_run)
     wanted = Wanted.model_validate_json(json.dumps(given))
     request = Request(name=name, **{k: getattr(wanted, k) for k in wanted.model_fields_set})
     known = any(t.name == name for t in await parts.store.tenants())
     do = keeper.change if known else keeper.create
-    return await do(request, dry_run=dry_run)
+    return await do(request, by=by, dry_run=dry_run)
+
+
+async def _unreturning(parts: ApiParts, name: str, fewer: Fewer) -> Answer | None:
+    """Return a refusal if one of the nodes that would leave could not serve again."""
+    planned = await parts.keeper.shrink(name, fewer.to, fewer.nodes, dry_run=True)
+    policy = policy_of(parts.settings)
+    found = [b for n in planned.nodes for b in find_return_obstacles(n, parts.matrix, policy)]
+    return Answer(planned.tenant, blockers=tuple(found)) if found else None
 
 
 def told(answer: Answer) -> dict[str, object]:

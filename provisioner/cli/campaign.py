@@ -28,6 +28,7 @@ from provisioner.cli.campaign_options import (
     requests_of,
 )
 from provisioner.cli.campaign_tables import show_campaigns, show_report, show_rows
+from provisioner.cli.confirmation import DryRunOption, YesOption, confirm_change, name_actor
 from provisioner.cli.data_options import DataOption, JsonOption, console, with_data
 from provisioner.model.campaign import Campaign, CampaignState
 from provisioner.model.campaign_row import CampaignRow
@@ -35,6 +36,7 @@ from provisioner.model.input_error import InputError
 from provisioner.model.node import Node
 from provisioner.opening import Data
 from provisioner.planning.campaign_report import Report, WaveReport, report
+from provisioner.planning.rollback import RollbackPreview
 from provisioner.store.campaign_rows import CampaignRows
 
 app = typer.Typer(
@@ -138,15 +140,27 @@ def abort(
 def rollback(
     name: IdArgument,
     by: ByOption = "",
+    yes: YesOption = False,
+    dry_run: DryRunOption = False,
     data: DataOption = Path("var"),
     matrix: MatrixOption = None,
     settings: SettingsOption = None,
     lab: LabOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Bring every node that was moved back to the release that it came from."""
+    """Bring every node that was moved back to the release that it came from.
+
+    Exit code 1: a node has no way back; then nothing begins.
+    """
+
+    async def look(opened: Data) -> RollbackPreview:
+        return await requests_of(opened, matrix, settings, lab=lab).preview_rollback(name)
+
+    planned = with_data(data, look)
+    if not planned.refused:
+        confirm_change(planned.lines(), yes=yes, dry_run=dry_run, as_json=as_json)
     chosen = {"matrix": matrix, "settings": settings, "lab": lab}
-    ask(data, lambda r: r.rollback(name, by), as_json, **chosen)
+    ask(data, lambda r: r.rollback(name, name_actor(by)), as_json, **chosen)
 
 
 @app.command()

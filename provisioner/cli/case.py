@@ -13,6 +13,13 @@ from rich.table import Table
 from provisioner.cli import case_bundle, case_hardware
 from provisioner.cli import case_words as words
 from provisioner.cli.case_hardware import ByOption, CaseArgument, case_of, desk_of, tell
+from provisioner.cli.confirmation import (
+    ActorOption,
+    DryRunOption,
+    YesOption,
+    confirm_change,
+    name_actor,
+)
 from provisioner.cli.data_options import DataOption, JsonOption, console, node_of, with_data
 from provisioner.control.case_desk import CaseDesk
 from provisioner.control.repair_figures import figures
@@ -136,15 +143,22 @@ def retire(
     disks: Annotated[
         str, typer.Option("--disks", help="Who destroyed its disks, and how: it is not erased.")
     ] = "",
-    by: ByOption = "operator",
+    by: ActorOption = "",
+    yes: YesOption = False,
+    dry_run: DryRunOption = False,
     data: DataOption = Path("var"),
     as_json: JsonOption = False,
 ) -> None:
     """Tell its tenant that the node goes for good; then it is drained, erased and forgotten."""
-    at = site_clock(data).now() + days * 86400.0
+    at, actor = site_clock(data).now() + days * 86400.0, name_actor(by)
+    case = with_data(data, lambda d: case_of(d, name))
+    if not case.open:
+        tell("it is closed", name, as_json=as_json)
+    lines = words.retirement(case, at, disks)
+    confirm_change(lines, yes=yes, dry_run=dry_run, as_json=as_json)
 
-    async def retiring(desk: CaseDesk, case: Case) -> Case | str:
-        return await desk.retire(case, at, why, by, disks=disks)
+    async def retiring(desk: CaseDesk, _now: Case) -> Case | str:  # the case that was shown
+        return await desk.retire(case, at, why, actor, disks=disks)
 
     _ask(name, data, None, retiring, as_json=as_json)
 

@@ -36,6 +36,17 @@ def row(case: Case) -> tuple[str, ...]:
     )
 
 
+def retirement(case: Case, at: float, disks: str) -> tuple[str, ...]:
+    """Return the sentences that a person reads before a node is retired."""
+    heard = f"{case.tenant} is told now that" if case.tenant else "No tenant has it:"
+    erased = f"not erased ({disks})" if disks else "erased"
+    return (
+        f"{heard} {case.node} goes for good at {minute(at)} UTC.",
+        f"Then it is drained, {erased}, and its logins are given up (`retire_credentials`).",
+        "It can come back only as a new node of the expected-hardware list.",
+    )
+
+
 def lines(case: Case) -> Iterator[str]:
     """Everything of one case."""
     yield f"{case.id} · {case.stage.value} · {case.service.value} · tenant {case.tenant or '–'}"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -14,14 +15,23 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from provisioner.cli.confirmation import (
+    ActorOption,
+    DryRunOption,
+    YesOption,
+    confirm_change,
+    name_actor,
+)
 from provisioner.cli.data_options import DataOption, JsonOption, console, node_of, with_data
 from provisioner.model.certificate import GATE_NAMES, Certificate, GateProof
 from provisioner.model.input_error import InputError
+from provisioner.model.node import Node, State
 from provisioner.opening import Data, read_text
 from provisioner.planning import attestation
 from provisioner.planning.attestation import NotAnAttestation, RevocationList
 from provisioner.site_clock import site_clock
 from provisioner.store import exchange_signing_key, lock_data_directory
+from provisioner.store.request_writes import write_revocation
 from provisioner.store.signing import envelope_of, keys_of, public_pem, signed
 from provisioner.store.signing_rows import SigningKey, read_keys
 from provisioner.wall_clock import WallClock
@@ -107,19 +117,45 @@ def verify(
 def revoke(
     name: str,
     reason: Annotated[str, typer.Option("--reason", help="Why; it is kept for good.")],
+    by: ActorOption = "",
+    yes: YesOption = False,
+    dry_run: DryRunOption = False,
     data: DataOption = Path("var"),
 ) -> None:
-    """Take back a node's certificate. A node that is not released yet is proved anew by itself."""
+    """Revoke a node's certificate. A node that is not released yet is proved anew by itself."""
 
-    async def apply(opened: Data) -> str:
+    async def look(opened: Data) -> tuple[Node, Certificate, bool]:
         certificate = await _certificate(opened, name)
-        now = opened.clock.now()
-        await opened.store.revoke(certificate.id, reason, now)
-        detail = {"request": "revoke", "certificate": certificate.id, "reason": reason}
-        await opened.store.journal("request", name, detail, now)
-        return certificate.id
+        revoked = await opened.store.revoked(certificate.id)
+        return await node_of(opened, name), certificate, revoked
 
-    typer.echo(f"{name}: certificate {with_data(data, apply)} is revoked")
+    node, certificate, revoked = with_data(data, look)
+    if revoked:
+        remedy = "See `provisioner certificate show`."
+        raise InputError(name, "", f"certificate {certificate.id} is revoked already", remedy)
+    confirm_change(_revocation(node, certificate), yes=yes, dry_run=dry_run)
+    detail = {"by": name_actor(by)}
+
+    async def apply(opened: Data) -> None:
+        now, revoked = opened.clock.now(), certificate.id
+        write = partial(write_revocation, certificate=revoked, node=name, reason=reason)
+        await opened.store.write(partial(write, detail=detail, now=now))
+
+    with_data(data, apply)
+    typer.echo(f"{name}: certificate {certificate.id} is revoked")
+
+
+def _revocation(node: Node, certificate: Certificate) -> tuple[str, ...]:
+    """Return the sentences that a person reads before a certificate is revoked."""
+    if node.state is State.RELEASED:
+        then = (
+            f"{node.id} serves {node.tenant} and goes on serving it without a valid certificate. "
+            f"`provisioner node reclaim {node.id}` takes it back."
+        )
+    else:
+        then = f"{node.id} is {node.state}. It reaches no tenant before it is proved anew."
+    issued = _day(certificate.issued_at)
+    return (f"Certificate {certificate.id} of {issued} is revoked, for good.", then)
 
 
 @app.command("revocations")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -12,16 +10,29 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from provisioner.cli.campaign_options import MatrixOption, SettingsOption, show_blockers
+from provisioner.cli.confirmation import (
+    AcceptNoReturnOption,
+    ActorOption,
+    DryRunOption,
+    YesOption,
+    confirm_change,
+    name_actor,
+)
 from provisioner.cli.data_options import DataOption, JsonOption, console, node_of, with_data
 from provisioner.cli.erasure import erasure
+from provisioner.cli.matrix_files import read_matrix
 from provisioner.cli.node_watch import watch
 from provisioner.model.input_error import InputError
 from provisioner.model.node import Node
 from provisioner.model.release import Verdict
 from provisioner.model.tenant import ReleaseProof
-from provisioner.opening import Data
-from provisioner.planning.requests import reclaim as reclaimed
-from provisioner.planning.requests import retry as retried
+from provisioner.opening import Data, read_settings
+from provisioner.planning.erasure import policy_of
+from provisioner.planning.reclaiming import describe_reclaim, find_return_obstacles
+from provisioner.planning.requests import reclaim as plan_reclaim
+from provisioner.planning.requests import retry as plan_retry
+from provisioner.store.request_writes import write_node_request
 
 app = typer.Typer(help="Nodes: where each is on its journey, and why.", no_args_is_help=True)
 app.command()(erasure)
@@ -77,36 +88,67 @@ def show(name: str, data: DataOption = Path("var"), as_json: JsonOption = False)
 
 
 @app.command()
-def retry(name: str, data: DataOption = Path("var")) -> None:
+def retry(name: str, by: ActorOption = "", data: DataOption = Path("var")) -> None:
     """Let a quarantined node try again, from where its place allows it."""
-    _change(name, data, "retry", retried)
+
+    async def apply(opened: Data) -> str:
+        now = opened.clock.now()
+        changed = _expected(name, plan_retry(await node_of(opened, name), now))
+        await _save(opened, changed, {"request": "retry", "by": name_actor(by)}, now)
+        return changed.state
+
+    typer.echo(f"{name}: {with_data(data, apply)}")
 
 
 @app.command()
 def reclaim(
     name: str,
-    data: DataOption = Path("var"),
     for_repair: Annotated[
         bool, typer.Option(help="It goes back to the same tenant when it is well again.")
     ] = False,
+    accept_no_return: AcceptNoReturnOption = False,
+    by: ActorOption = "",
+    yes: YesOption = False,
+    dry_run: DryRunOption = False,
+    data: DataOption = Path("var"),
+    matrix: MatrixOption = None,
+    settings: SettingsOption = None,
 ) -> None:
-    """Take a released node back: it is fenced into the maintenance tenant and erased first."""
-    _change(name, data, "reclaim", partial(reclaimed, for_repair=for_repair))
+    """Take a released node back: it is fenced into the maintenance tenant and erased first.
+
+    Exit code 1: it could not serve again afterwards, and nobody said that this is meant.
+    """
+    policy, pinned = policy_of(read_settings(settings)), read_matrix(matrix or [])
+
+    async def look(opened: Data) -> tuple[Node, Node, float]:
+        node, now = await node_of(opened, name), opened.clock.now()
+        return node, _expected(name, plan_reclaim(node, now, for_repair=for_repair)), now
+
+    node, drained, now = with_data(data, look)
+    obstacles = find_return_obstacles(drained, pinned, policy)
+    lines = describe_reclaim(node, drained, policy, now)
+    if obstacles and not accept_no_return:
+        typer.echo("\n".join(lines))
+        show_blockers(obstacles)
+        raise typer.Exit(1)
+    confirm_change((*lines, *(f"{b.subject}: {b.detail}" for b in obstacles)), yes=yes,
+                   dry_run=dry_run)  # fmt: skip
+    detail = {"request": "reclaim", "by": name_actor(by)}
+    if obstacles:
+        detail["accepted"] = obstacles[0].detail
+    with_data(data, lambda opened: _save(opened, drained, detail, opened.clock.now()))
+    typer.echo(f"{name}: {drained.state}")
 
 
-def _change(
-    name: str, directory: Path, word: str, change: Callable[[Node, float], Node | str]
-) -> None:
-    async def apply(opened: Data) -> str:
-        now = opened.clock.now()
-        changed = change(await node_of(opened, name), now)
-        if isinstance(changed, str):
-            raise InputError(name, "", changed, "See `provisioner node show`.")
-        await opened.store.save_node(changed)
-        await opened.store.journal("request", name, {"request": word}, now)
-        return changed.state
+def _expected(name: str, changed: Node | str) -> Node:
+    """Return the changed node. Raises InputError with the reason why it cannot be changed so."""
+    if isinstance(changed, str):
+        raise InputError(name, "", changed, "See `provisioner node show`.")
+    return changed
 
-    typer.echo(f"{name}: {with_data(directory, apply)}")
+
+async def _save(opened: Data, node: Node, detail: dict[str, str], now: float) -> None:
+    await opened.store.write(lambda c: write_node_request(c, node, detail, now))
 
 
 def _release(proof: ReleaseProof) -> dict[str, object]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,6 +15,14 @@ from rich.table import Table
 from rich.text import Text
 
 from provisioner.api.tenants import Wanted, told
+from provisioner.cli.campaign_options import MatrixOption
+from provisioner.cli.confirmation import (
+    AcceptNoReturnOption,
+    ActorOption,
+    YesOption,
+    confirm_change,
+    name_actor,
+)
 from provisioner.cli.data_options import DataOption, JsonOption, console, with_data
 from provisioner.cli.fabric_options import (
     Limited,
@@ -22,13 +32,17 @@ from provisioner.cli.fabric_options import (
     UfmUser,
     fabric_access,
 )
+from provisioner.cli.matrix_files import read_matrix
 from provisioner.control.tenant_keeper import Answer, TenantKeeper
 from provisioner.opening import Data, read_settings, read_text
+from provisioner.planning.erasure import policy_of
 from provisioner.planning.located_yaml import load
 from provisioner.planning.quotas import usage
+from provisioner.planning.reclaiming import find_return_obstacles
 from provisioner.planning.tenants import Request
 from provisioner.tenants_opening import open_keeper
 
+Work = Callable[[TenantKeeper], Awaitable[Answer]]
 Verb = Callable[[TenantKeeper], Callable[..., Awaitable[Answer]]]
 
 app = typer.Typer(help="Tenants: their networks, quotas and nodes.", no_args_is_help=True)
@@ -37,6 +51,7 @@ Dry = Annotated[bool, typer.Option("--dry-run", help="Show each device's change;
 SettingsFile = Annotated[Path | None, typer.Option("--settings", help="docs/settings.md.")]
 CaFile = Annotated[Path | None, typer.Option("--ca-file", help="CAs of switches and UFM.")]
 FileOption = Annotated[Path | None, typer.Option("--file", help="vrf, nodes, units, ... (YAML).")]
+OwnData = Annotated[Path | None, typer.Option("--data", help="Data directory of the daemon.")]
 Nodes = Annotated[int | None, typer.Option(min=0, help="Nodes that it is to have.")]
 
 
@@ -53,24 +68,19 @@ def options(
     default_limited: Limited = False,
 ) -> None:
     """Tenants: their networks, quotas and nodes."""
-    access = fabric_access(
-        plan,
-        read_settings(settings),
-        ca_file,
-        (ufm, ufm_user, ufm_pin),
-        default_limited,
-    )
-    context.obj = (data, access)
+    chosen = read_settings(settings)
+    access = fabric_access(plan, chosen, ca_file, (ufm, ufm_user, ufm_pin), default_limited)
+    context.obj = (data, access, chosen)
 
 
 @app.command("list")
-def list_tenants(context: typer.Context, as_json: JsonOption = False) -> None:
+def list_tenants(context: typer.Context, data: OwnData = None, as_json: JsonOption = False) -> None:
     """All tenants with their network, phase and nodes."""
 
     async def read(opened: Data) -> tuple[Any, Any]:
         return await opened.store.tenants(), await opened.store.nodes()
 
-    rows, nodes = with_data(context.obj[0], read)
+    rows, nodes = with_data(data or context.obj[0], read)
     if as_json:
         typer.echo(json.dumps([t.model_dump(mode="json") for t in rows]))
         return
@@ -93,16 +103,25 @@ def wish(verb: Verb) -> Callable[[Callable[..., None]], Callable[..., None]]:
             name: str,
             file: FileOption = None,
             nodes: Nodes = None,
+            by: ActorOption = "",
             dry_run: Dry = False,
+            data: OwnData = None,
             as_json: JsonOption = False,
         ) -> None:
-            wanted = _asked(name, file, nodes)
-            _do(context, lambda k: verb(k)(wanted, dry_run=dry_run), as_json, dry_run)
+            wanted, actor = _asked(name, file, nodes), name_actor(by)
+            work = partial(_wish, verb, wanted, actor, dry_run)
+            _do(context, data, work, as_json, dry_run)
 
         asked.__doc__ = told.__doc__
         return app.command(told.__name__)(asked)
 
     return command
+
+
+def _wish(
+    verb: Verb, wanted: Request, actor: str, dry_run: bool, keeper: TenantKeeper
+) -> Awaitable[Answer]:
+    return verb(keeper)(wanted, by=actor, dry_run=dry_run)
 
 
 @wish(lambda keeper: keeper.create)
@@ -125,31 +144,69 @@ def shrink(
     name: str,
     to: Annotated[int, typer.Option(min=0, help="Nodes that it keeps.")],
     node: Annotated[list[str] | None, typer.Option(help="Which go; repeatable.")] = None,
+    accept_no_return: AcceptNoReturnOption = False,
+    by: ActorOption = "",
+    yes: YesOption = False,
     dry_run: Dry = False,
+    data: OwnData = None,
+    matrix: MatrixOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Take nodes from a tenant: they are drained, fenced and erased."""
-    _do(context, lambda k: k.shrink(name, to, node or (), dry_run=dry_run), as_json, dry_run)
+    """Take nodes from a tenant: they are drained, fenced and erased.
+
+    Exit code 1: refused, also if a node could not serve again and nobody said that this is meant.
+    """
+    ask = partial(_answer, context, data)
+    planned = ask(lambda k: k.shrink(name, to, node or (), dry_run=True))
+    policy, pinned = policy_of(context.obj[2]), read_matrix(matrix or [])
+    obstacles = [b for n in planned.nodes for b in find_return_obstacles(n, pinned, policy)]
+    if obstacles and not accept_no_return:
+        planned = replace(planned, blockers=(*planned.blockers, *obstacles))
+    if dry_run or planned.blockers:
+        _tell(planned, as_json, dry_run=True)
+        return
+    lines = [f"{n.id} leaves {name}: it is drained, fenced and erased." for n in planned.nodes]
+    lines += [f"{b.subject}: {b.detail}" for b in obstacles]
+    confirm_change([*lines, f"{name} keeps {to} nodes."], yes=yes, dry_run=False, as_json=as_json)
+    actor = name_actor(by)
+    _tell(ask(lambda k: k.shrink(name, to, node or (), by=actor)), as_json, dry_run=False)
 
 
 @app.command()
 def delete(
-    context: typer.Context, name: str, dry_run: Dry = False, as_json: JsonOption = False
+    context: typer.Context,
+    name: str,
+    by: ActorOption = "",
+    yes: YesOption = False,
+    dry_run: Dry = False,
+    data: OwnData = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Remove a tenant's network everywhere. Refused while a node or a port is in it."""
-    _do(context, lambda k: k.delete(name, dry_run=dry_run), as_json, dry_run)
+    ask = partial(_answer, context, data)
+    planned = ask(lambda k: k.delete(name, dry_run=True))
+    if dry_run or planned.tenant is None:  # refused, or there is no such tenant
+        _tell(planned, as_json, dry_run=dry_run)
+        return
+    lines = [f"{s.device} would be sent {len(s.lines)} lines." for s in planned.steps]
+    lines += [f"{b.subject} is waited for: {b.detail}" for b in planned.blockers]
+    last = f"The network of {name} (VRF {planned.tenant.vrf}) is removed and its name forgotten."
+    confirm_change([*lines, last], yes=yes, dry_run=False, as_json=as_json)
+    _tell(ask(lambda k: k.delete(name, by=name_actor(by))), as_json, dry_run=False)
 
 
 @app.command()
-def settle(context: typer.Context, name: str, as_json: JsonOption = False) -> None:
+def settle(
+    context: typer.Context, name: str, data: OwnData = None, as_json: JsonOption = False
+) -> None:
     """Bring the fabric to what is written down of a tenant: after an interruption, or a silence."""
-    _do(context, lambda k: k.settle(name), as_json, False)
+    _do(context, data, lambda k: k.settle(name), as_json, False)
 
 
 @app.command()
-def audit(context: typer.Context, as_json: JsonOption = False) -> None:
+def audit(context: typer.Context, data: OwnData = None, as_json: JsonOption = False) -> None:
     """What of all tenants' networks is not as written down. Exit code 1: something is not."""
-    _do(context, lambda k: k.audit(), as_json, True)
+    _do(context, data, lambda k: k.audit(), as_json, True)
 
 
 def _asked(name: str, file: Path | None, nodes: int | None) -> Request:
@@ -170,17 +227,27 @@ def _asked(name: str, file: Path | None, nodes: int | None) -> Request:
 
 def _do(
     context: typer.Context,
-    work: Callable[[TenantKeeper], Awaitable[Answer]],
+    data: Path | None,
+    work: Work,
     as_json: bool,
     dry_run: bool,
 ) -> None:
-    directory, access = context.obj
+    _tell(_answer(context, data, work), as_json, dry_run=dry_run)
+
+
+def _answer(context: typer.Context, data: Path | None, work: Work) -> Answer:
+    """Ask the keeper. `data`: the command's own option, which goes before the group's."""
+    directory, access, _ = context.obj
 
     async def run(opened: Data) -> Answer:
         async with open_keeper(opened.store, opened.vault, opened.clock, access) as keeper:
             return await work(keeper)
 
-    answer = with_data(directory, run)
+    return with_data(data or directory, run)
+
+
+def _tell(answer: Answer, as_json: bool, *, dry_run: bool) -> None:
+    """Show an answer. Exit code 1: something stands in the way."""
     if as_json:
         typer.echo(json.dumps(told(answer)))
     else:

@@ -15,6 +15,7 @@ from provisioner.control.campaign_survey import FleetSurvey, Surveyed, picked
 from provisioner.model.campaign import (
     SETTLED,
     Campaign,
+    CampaignNode,
     CampaignState,
     NodeProgress,
 )
@@ -22,6 +23,7 @@ from provisioner.model.campaign_policy import Policy
 from provisioner.model.campaign_row import CampaignRow
 from provisioner.model.input_error import InputError
 from provisioner.model.matrix import Matrix
+from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.time_zone import DATA_VERSION
 from provisioner.planning import waves
@@ -29,6 +31,7 @@ from provisioner.planning.address_plan import AddressPlan
 from provisioner.planning.campaign_moves import leave, once_more, put_off, rolled_back
 from provisioner.planning.campaign_preview import Preview, preview
 from provisioner.planning.campaign_refusals import not_now, refusal, unconfirmed, unfit
+from provisioner.planning.rollback import RollbackPreview
 from provisioner.ports import Clock, StaleWrite, Store
 from provisioner.ports.campaigns import CampaignBook
 from provisioner.settings import Settings
@@ -44,6 +47,17 @@ class Answer:
     campaign: Campaign | None = None
     blockers: tuple[Blocker, ...] = ()
     rows: tuple[CampaignRow, ...] = field(default=(), repr=False)
+
+
+@dataclass(frozen=True)
+class _TurnedBack:
+    """A campaign as it would go back, with its nodes' plans; with `refused` it does not."""
+
+    campaign: Campaign
+    rows: tuple[CampaignRow, ...] = ()
+    planned: tuple[CampaignNode, ...] = ()
+    nodes: tuple[Node, ...] = ()
+    refused: tuple[Blocker, ...] = ()
 
 
 class CampaignRequests:
@@ -174,33 +188,56 @@ class CampaignRequests:
             ),
         )
 
+    async def preview_rollback(self, campaign_id: str) -> RollbackPreview:
+        """Return what `rollback` would do now; touches nothing."""
+        turned = await self._turn_back(await self.known(campaign_id))
+        moved = [facts for facts in turned.planned if facts.steps]
+        return RollbackPreview(
+            campaign=campaign_id,
+            baseline=turned.campaign.baseline,
+            nodes=tuple(sorted(f.name for f in moved)),
+            steps=sum(f.steps for f in moved),
+            resets=sum(f.resets for f in moved),
+            minutes=sum(f.minutes for f in moved),
+            tenants=tuple(sorted({n.tenant for n in turned.nodes if n.tenant})),
+            refused=turned.refused,
+        )
+
     async def rollback(self, campaign_id: str, by: str = "") -> Answer:
         """Bring every node that was moved back to the release that it came from."""
         campaign = await self.known(campaign_id)
+        turned = await self._turn_back(campaign)
+        if turned.refused:
+            return Answer(campaign, turned.refused)
+        back, rows, nodes = turned.campaign, turned.rows, await self._store.nodes()
+        facts = fleet(nodes, back, rows, (), self._clock.now(), self._plan)
+        numbers = waves.assign(back, facts)
+        waved = tuple(_waved(r, numbers.get(r.node, r.progress.wave)) for r in rows)
+        saved = await self._book.save_campaign(back, {"by": by}, self._clock.now(), waved)
+        return Answer(saved, rows=waved)
+
+    async def _turn_back(self, campaign: Campaign) -> _TurnedBack:
+        """The campaign on its way back with each node's plan, or why there is no way back."""
         moved = (S.STARTED, S.PAUSED, S.STOPPED, S.DONE, S.ABORTED)
         if campaign.state not in moved or campaign.going_back or not campaign.started_at:
-            return Answer(campaign, (not_now(campaign, "rollback"),))
-        rows = rolled_back(await self._book.campaign_rows(campaign_id))
+            return _TurnedBack(campaign, refused=(not_now(campaign, "rollback"),))
+        rows = rolled_back(await self._book.campaign_rows(campaign.id))
         back = campaign.model_copy(
             update={"state": S.ROLLING_BACK, "going_back": True, "reason": ""}
         )
         survey = Survey(self._store, self._matrix, self._settings)
         nodes = await self._store.nodes()
         names = frozenset(r.node for r in rows if r.progress.state not in SETTLED)
-        planned = await survey.plans(nodes, names, campaign.baseline)
+        found = await survey.plans(nodes, names, campaign.baseline)
+        planned = tuple(facts for facts, _ in found.values())
         stuck = [
             b
-            for name, (facts, _) in planned.items()
+            for facts in planned
             for b in facts.blockers
             if facts.blockers and b.reason is not Reason.CONSTRAINT
         ]
-        if stuck:
-            return Answer(campaign, tuple(stuck))
-        facts = fleet(nodes, back, rows, (), self._clock.now(), self._plan)
-        numbers = waves.assign(back, facts)
-        waved = tuple(_waved(r, numbers.get(r.node, r.progress.wave)) for r in rows)
-        saved = await self._book.save_campaign(back, {"by": by}, self._clock.now(), waved)
-        return Answer(saved, rows=waved)
+        going = tuple(n for n in nodes if n.id in names)
+        return _TurnedBack(back, rows, planned, going, tuple(stuck))
 
     async def defer(self, campaign_id: str, node: str, until: float, by: str = "") -> Answer:
         """A tenant puts one node's upgrade off, within the policy's limit."""

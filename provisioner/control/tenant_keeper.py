@@ -86,22 +86,28 @@ class TenantKeeper:
                 log.info("tenant %s: %s is done", tenant.name, tenant.phase)
             self._told[tenant.name] = answer.blockers
 
-    async def create(self, asked: Request, *, dry_run: bool = False) -> Answer:
+    async def create(self, asked: Request, *, by: str = "", dry_run: bool = False) -> Answer:
         """A new tenant, with its network on every device concerned."""
         async with self._turn:
             rows, nodes = await self._store.tenants(), await self._store.nodes()
             made = requests.create(asked, rows, nodes, await self._fabric())
-            return await self._carry_out("create", made, rows, dry_run=dry_run)
+            return await self._carry_out(("create", by), made, rows, dry_run=dry_run)
 
-    async def change(self, asked: Request, *, dry_run: bool = False) -> Answer:
+    async def change(self, asked: Request, *, by: str = "", dry_run: bool = False) -> Answer:
         """More nodes, other units, neighbours, storage or quota."""
         async with self._turn:
             rows, nodes = await self._store.tenants(), await self._store.nodes()
             made = requests.change(asked, rows, nodes, await self._fabric())
-            return await self._carry_out("change", made, rows, dry_run=dry_run)
+            return await self._carry_out(("change", by), made, rows, dry_run=dry_run)
 
     async def shrink(
-        self, name: str, to: int, leaving: Sequence[str] = (), *, dry_run: bool = False
+        self,
+        name: str,
+        to: int,
+        leaving: Sequence[str] = (),
+        *,
+        by: str = "",
+        dry_run: bool = False,
     ) -> Answer:
         """Fewer nodes; what was released is drained, fenced and erased by the nodes' journey."""
         async with self._turn:
@@ -109,17 +115,17 @@ class TenantKeeper:
             found = requests.shrink(name, to, leaving, rows, nodes, self._clock.now())
             if isinstance(found, tuple):
                 return Answer(blockers=found)
-            made = found.tenant
-            return await self._carry_out("shrink", made, rows, found.nodes, dry_run=dry_run)
+            asked, made = ("shrink", by), found.tenant
+            return await self._carry_out(asked, made, rows, found.nodes, dry_run=dry_run)
 
-    async def delete(self, name: str, *, dry_run: bool = False) -> Answer:
+    async def delete(self, name: str, *, by: str = "", dry_run: bool = False) -> Answer:
         """The tenant's network goes from every device, then its row. Refused while it has nodes."""
         async with self._turn:
             rows, nodes = await self._store.tenants(), await self._store.nodes()
             made = requests.delete(name, rows, nodes)
             if made is None:
                 return Answer()
-            return await self._carry_out("delete", made, rows, dry_run=dry_run)
+            return await self._carry_out(("delete", by), made, rows, dry_run=dry_run)
 
     async def settle(self, name: str) -> Answer:
         """Bring the fabric to what is written down of one tenant."""
@@ -143,7 +149,7 @@ class TenantKeeper:
 
     async def _carry_out(
         self,
-        word: str,
+        asked: tuple[str, str],  # the request, and the person who made it
         made: Tenant | tuple[Blocker, ...],
         rows: Sequence[Tenant],
         nodes: tuple[Node, ...] = (),
@@ -156,7 +162,12 @@ class TenantKeeper:
         if not dry_run and made != known:
             try:
                 made = await self._store.save_tenant(
-                    made, new=known is None, nodes=nodes, request=word, now=self._clock.now()
+                    made,
+                    new=known is None,
+                    nodes=nodes,
+                    request=asked[0],
+                    by=asked[1],
+                    now=self._clock.now(),
                 )
             except StaleWrite as stale:
                 return Answer(known, blockers=(_stale(made.name, stale),))

@@ -17,6 +17,8 @@ from provisioner.model.plan import Plan, StepKind
 from provisioner.planning.moves import Moves
 from provisioner.planning.planner import PlanCache, PlanningNode
 
+NAMED_MAX = 20  # nodes by name; the rest is counted
+
 
 class WayBack(Record):
     """How one node would go back. `one_way`: steps that nothing undoes, or that have no way back;
@@ -29,6 +31,32 @@ class WayBack(Record):
     steps: int = 0
     resets: int = 0
     minutes: int = 0
+
+
+class RollbackPreview(Record):
+    """What a campaign's way back means. `nodes` are moved; `minutes` are of all of them together.
+
+    With `refused` it does not begin.
+    """
+
+    campaign: str
+    baseline: str
+    nodes: tuple[str, ...] = ()
+    steps: int = 0
+    resets: int = 0
+    minutes: int = 0
+    tenants: tuple[str, ...] = ()  # whose nodes are drained again
+    refused: tuple[Blocker, ...] = ()
+
+    def lines(self) -> tuple[str, ...]:
+        """Return the sentences that a person reads before it begins."""
+        cost = f"{self.steps} steps, {self.resets} resets, {self.minutes} node minutes"
+        first = f"{len(self.nodes)} nodes of {self.campaign} go back to {self.baseline}: {cost}."
+        if self.tenants:
+            first += f" They are drained again from: {', '.join(self.tenants)}."
+        more = len(self.nodes) - NAMED_MAX
+        named = [f"  {name}" for name in self.nodes[:NAMED_MAX]]
+        return (first, *named, *([f"  and {more} more"] if more > 0 else []))
 
 
 def way_back(

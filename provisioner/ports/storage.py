@@ -151,10 +151,18 @@ class Store(Protocol):
         ...
 
     async def save_tenant(
-        self, tenant: Tenant, *, new: bool, nodes: Sequence[Node], request: str, now: float
+        self,
+        tenant: Tenant,
+        *,
+        new: bool,
+        nodes: Sequence[Node],
+        request: str,
+        by: str = "",
+        now: float,
     ) -> Tenant:
         """A tenant and the nodes that leave it, with a row of the journal, in one transaction.
 
+        `by` is the person who asked; "" is the daemon itself.
         `StaleWrite` if any of them changed since it was read, or a name, VRF or number is taken.
         """
         ...

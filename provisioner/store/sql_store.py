@@ -279,10 +279,18 @@ class SqlStore:
         await self.write(lambda c: tenant_rows.put_tenant(c, tenant))
 
     async def save_tenant(
-        self, tenant: Tenant, *, new: bool, nodes: Sequence[Node], request: str, now: float
+        self,
+        tenant: Tenant,
+        *,
+        new: bool,
+        nodes: Sequence[Node],
+        request: str,
+        by: str = "",
+        now: float,
     ) -> Tenant:
+        why = {"request": request, "by": by} if by else {"request": request}
         return await self.write(
-            partial(tenant_rows.keep, tenant=tenant, new=new, nodes=nodes, why=request, now=now)
+            partial(tenant_rows.keep, tenant=tenant, new=new, nodes=nodes, why=why, now=now)
         )
 
     async def remove_tenant(self, tenant: Tenant, now: float) -> None:

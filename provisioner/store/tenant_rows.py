@@ -6,7 +6,7 @@ for two people who ask at the same time.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from sqlalchemy import Connection, delete, insert, select, update
 
@@ -70,15 +70,15 @@ def keep(
     tenant: Tenant,
     new: bool,
     nodes: Sequence[Node],
-    why: str,
+    why: Mapping[str, str],
     now: float,
 ) -> Tenant:
-    """A tenant, the nodes that leave it, and who asked for it: all of it or nothing."""
+    """Save a tenant and the nodes that leave it; `why` is in the journal: all of it or nothing."""
     saved = save_tenant(connection, tenant, new=new)
     for node in nodes:
         node_rows.save_node(connection, node)
-        chain.append(connection, "request", node.id, {"request": why}, now)
-    chain.append(connection, "tenant", "", {"request": why, "tenant": saved}, now)
+        chain.append(connection, "request", node.id, why, now)
+    chain.append(connection, "tenant", "", {**why, "tenant": saved}, now)
     return saved
 
 

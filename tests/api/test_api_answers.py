@@ -84,7 +84,7 @@ def test_an_answer_that_is_known_is_not_sent_again_and_a_stale_decision_is_refus
 
 def test_a_change_with_one_key_is_made_once():
     async def scenario(served: Served) -> None:
-        path, body = "/nodes/su0-n01/reclaim", {"for_repair": True}
+        path, body = "/nodes/su0-n01/reclaim", {"for_repair": True, "accept_no_return": True}
         first = await served.ask("operator", "POST", path, body, Idempotency_Key="k1")
         second = await served.ask("operator", "POST", path, body, Idempotency_Key='"k1"')
         assert first[0] == 202
@@ -121,7 +121,7 @@ def test_a_request_on_a_node_is_done_when_the_node_rests():
 def test_another_person_has_to_approve_where_the_site_wants_it():
     async def scenario(served: Served) -> None:
         path = "/nodes/su0-n03/reclaim"
-        _, asked = await served.ask("operator", "POST", path, {})
+        _, asked = await served.ask("operator", "POST", path, {"accept_no_return": True})
         assert asked["state"] == "waiting"
         node = await served.store.node("su0-n03")
         assert node is not None

@@ -73,7 +73,7 @@ def test_a_tenant_puts_off_agrees_and_hears_of_retirement(data: Path) -> None:
     run(["case", "open", "n1", "--reason", "jobs hang", "--tenant"], data)
     late = run(["case", "defer", "n1-c0001", "--hours", "400"], data)
     good = run(["case", "defer", "n1-c0001", "--hours", "300"], data)
-    gone = run(["case", "retire", "n1-c0001", "--why", "too old", "--days", "20"], data)
+    gone = run(["case", "retire", "n1-c0001", "--why", "too old", "--days", "20", "--yes"], data)
     agreed = run(["case", "accept", "n1-c0001", "--json"], data)
     told = json.loads(run(["case", "notices", "--json"], data).stdout)
 

@@ -89,7 +89,7 @@ def test_an_exported_certificate_is_verified_elsewhere(elsewhere: Path) -> None:
 
 
 def test_a_revoked_certificate_is_refused_by_the_newer_list(site: Path, elsewhere: Path) -> None:
-    said(site, "revoke", "n1", "--reason", "the GPU was swapped")
+    said(site, "revoke", "n1", "--reason", "the GPU was swapped", "--yes")
     said(site, "revocations", "-o", str(elsewhere / "newer.json"))
 
     verify = ("verify", "n1.json", "--key", "key.pem", "--revocations")

@@ -154,15 +154,16 @@ def test_a_node_that_a_bug_of_ours_parked_goes_on_where_it_was(person: Person) -
 
 
 def test_a_released_node_that_is_reclaimed_drains_and_is_nobodys(person: Person) -> None:
-    assert person.types("reclaim n0") == (0, "n0: draining\n")
+    code, text = person.types("reclaim n0 --yes --accept-no-return")
+    assert (code, text.splitlines()[-1]) == (0, "n0: draining")
 
     node = person.sees("n0")
     assert (node.tenant, node.placement) == ("", Placement.CUSTOMER)
 
 
 def test_every_request_is_in_the_journal(person: Person, data: Path) -> None:
-    person.types("retry n1")
-    person.types("reclaim n0")
+    person.types("retry n1 --by ann")
+    person.types("reclaim n0 --yes --accept-no-return --by bob")
 
     async def rows() -> list[tuple[str, object]]:
         async with open_data(data, NOW) as opened:
@@ -172,7 +173,14 @@ def test_every_request_is_in_the_journal(person: Person, data: Path) -> None:
                 if row["kind"] == "request"
             ]
 
-    assert asyncio.run(rows()) == [("n1", {"request": "retry"}), ("n0", {"request": "reclaim"})]
+    (retried, reclaimed) = asyncio.run(rows())
+    assert retried == ("n1", {"request": "retry", "by": "ann"})
+    assert reclaimed[0] == "n0"
+    assert reclaimed[1] == {
+        "request": "reclaim",
+        "by": "bob",
+        "accepted": "it could not come back: it runs no release of the matrix",
+    }
 
 
 @pytest.mark.parametrize(
@@ -282,7 +290,7 @@ def test_a_node_that_was_never_erased_has_no_report(person: Person) -> None:
 
 
 def test_a_node_taken_back_for_repair_keeps_its_tenant(person: Person) -> None:
-    assert person.types("reclaim n0 --for-repair")[0] == 0
+    assert person.types("reclaim n0 --for-repair --yes --accept-no-return")[0] == 0
 
     node = person.sees("n0")
     assert (node.state, node.tenant, node.served) == (State.DRAINING, "red", "red")

@@ -52,8 +52,9 @@ function verbs(node, me, path, again) {
     shown.push(asks({
       words: "Reclaim", title: `Take ${node.id} back`, danger: true, path: `${path}/reclaim`, match, done,
       says: "It is drained, fenced from its tenant and erased: all data on it is lost.",
-      fields: [{ name: "repair", words: "For repair: it goes back to the same tenant", kind: "check" }],
-      body: (values) => ({ for_repair: values.repair }),
+      fields: [{ name: "repair", words: "For repair: it goes back to the same tenant", kind: "check" },
+        ...(may("operator") ? [{ name: "accept", words: "Also if it could not serve again afterwards", kind: "check" }] : [])],
+      body: (values) => ({ for_repair: values.repair, ...(values.accept ? { accept_no_return: true } : {}) }),
     }));
   }
   if (may("operator") || may("tenant")) {

@@ -1,0 +1,280 @@
+"""Verbs that take something away show it, ask, name the person, and refuse what has no way back."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from campaign_fleet import Fleet
+from campaign_parts import MATRIX
+from program import Done, run
+
+from provisioner.model.case import Case, Origin, Service
+from provisioner.model.certificate import Certificate
+from provisioner.model.node import Node, NodeKind, Placement, State
+from provisioner.model.tenant import Phase, Tenant
+from provisioner.opening import DATABASE, open_data
+from provisioner.ports import StaleWrite
+from provisioner.store.case_rows import CaseRows
+from provisioner.store.request_writes import write_node_request
+from provisioner.store.sql_store import open_store
+
+NOW = 1_700_000_000.0
+SERVING = Node(
+    id="n0", kind=NodeKind.HOST, state=State.RELEASED, placement=Placement.CUSTOMER, vrf="RED",
+    tenant="red", served="red", profile="hgx-h100-bf3", release="spectrum-x-1.3.0",
+    certificate="c0",
+)  # fmt: skip
+CASE = Case(
+    id="n0-c0001", node="n0", tenant="red", origin=Origin.CHECK, reason="it is old",
+    service=Service.DRAIN, opened_at=NOW,
+)  # fmt: skip
+CERTIFICATE = Certificate(
+    id="c0", node="n0", release="spectrum-x-1.3.0", profile="hgx-h100-bf3", serials=(),
+    versions=(), boot_id="b", location="pod0/su0/n00", ports=(), report_digest="r",
+    matrix_digest="m", issued_at=NOW, expires_at=NOW + 9e9,
+)  # fmt: skip
+RED = Tenant(
+    name="red", vrf="RED", number=1, l3vni=4001, nodes_wanted=1, phase=Phase.READY
+)  # fmt: skip
+PINNED = {
+    "releases": {
+        "spectrum-x-1.3.0": {
+            "profiles": {
+                "hgx-h100-bf3": {
+                    "pins": {
+                        "host.os": {
+                            "version": "ubuntu-1", "artifact": "ubuntu-1.raw",
+                            "sha256": "0" * 64, "evidence": "the site's own",
+                        }
+                    }
+                }
+            }
+        }
+    }
+}  # fmt: skip
+ROOT = Path(__file__).parents[2]
+VERBS: Mapping[str, Sequence[str]] = {
+    "node reclaim": ("n0", "--matrix", "firmware_matrix.yaml", "--matrix", "os.yaml"),
+    "tenant shrink": (
+        "red", "--to", "0", "--matrix", "firmware_matrix.yaml", "--matrix", "os.yaml",
+    ),
+    "certificate revoke": ("n0", "--reason", "wrong cable"),
+    "case retire": ("n0-c0001", "--why", "too old"),
+}  # fmt: skip
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A directory with a data directory `var`, the matrix, and an overlay that pins a system."""
+
+    async def fill() -> None:
+        async with open_data(tmp_path / "var", NOW) as opened:
+            store = opened.store
+            node = await store.add_node(SERVING)
+            operation = await store.open_operation("n0", "journey", NOW)
+            assert operation is not None
+            operation = await store.take(operation.id)
+            signed = opened.signer.sign(CERTIFICATE)
+            operation, _ = await store.record(operation, node=node, certificate=signed, now=NOW)
+            await CaseRows(store).add_case(CASE, now=NOW)
+            await store.save_tenant(RED, new=True, nodes=(), request="create", now=NOW)
+
+    asyncio.run(fill())
+    (tmp_path / "os.yaml").write_text(yaml.safe_dump(PINNED))
+    (tmp_path / "firmware_matrix.yaml").write_bytes((ROOT / "firmware_matrix.yaml").read_bytes())
+    return tmp_path
+
+
+def journal(place: Path) -> list[dict[str, Any]]:
+    async def rows() -> list[dict[str, Any]]:
+        store = open_store(place / "var" / DATABASE)
+        found = [dict(r) for r in await store.journal_rows()]
+        await store.close()
+        return found
+
+    return asyncio.run(rows())
+
+
+def ask(place: Path, verb: str, *more: str) -> Done:
+    return run([*verb.split(), *VERBS[verb], *more], place)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_without_a_terminal_or_yes_it_shows_and_does_nothing(place: Path, verb: str):
+    before = journal(place)
+
+    asked = ask(place, verb)
+
+    assert asked.returncode == 2
+    assert "--yes" in asked.stderr
+    assert "--dry-run" in asked.stderr
+    assert journal(place) == before
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_dry_run_shows_and_does_nothing(place: Path, verb: str):
+    before = journal(place)
+
+    shown = ask(place, verb, "--dry-run")
+
+    assert shown.returncode == 0, shown.stderr
+    assert "n0" in shown.stdout
+    assert journal(place) == before
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize(("answer", "code"), [("y\n", 0), ("n\n", 1), ("", 1)])
+def test_on_a_terminal_it_asks(
+    place: Path, verb: str, answer: str, code: int, monkeypatch: pytest.MonkeyPatch
+):
+    before = journal(place)
+    monkeypatch.setattr("sys.stdin", Terminal(answer))
+
+    asked = ask(place, verb)
+
+    assert asked.returncode == code, asked.stdout + asked.stderr
+    assert "Is that meant?" in asked.stdout
+    assert (journal(place) == before) == bool(code)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_the_journal_names_the_person(place: Path, verb: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("SUDO_USER", "ann")
+    before = journal(place)
+
+    assert ask(place, verb, "--yes").returncode == 0
+
+    new = journal(place)[len(before) :]
+    assert new
+    assert {row["detail"]["by"] for row in new if "by" in row["detail"]} == {"ann"}
+
+
+def test_the_given_name_goes_before_the_login(place: Path):
+    ask(place, "node reclaim", "--yes", "--by", "bob")
+
+    assert journal(place)[-1]["detail"]["by"] == "bob"
+
+
+@pytest.mark.parametrize(
+    "words", [["node", "reclaim", "n0"], ["tenant", "shrink", "red", "--to", "0"]]
+)
+def test_a_node_that_could_not_come_back_stays_unless_that_is_accepted(
+    place: Path, words: list[str]
+):
+    refused = run([*words, "--yes"], place)
+    shown = run([*words, "--dry-run"], place)
+    unchanged = json.loads(run(["node", "show", "n0", "--json"], place).stdout)["node"]
+    taken = run([*words, "--yes", "--accept-no-return"], place)
+    node = json.loads(run(["node", "show", "n0", "--json"], place).stdout)["node"]
+
+    assert (refused.returncode, shown.returncode) == (1, 1)
+    for done in (refused, shown, taken):
+        assert "pins no host.os" in done.stdout
+    assert "accept_no_return" in refused.stdout
+    assert unchanged["state"] == "released"
+    assert taken.returncode == 0
+    assert node["state"] == "draining"
+
+
+def test_a_case_that_is_closed_is_not_retired(place: Path):
+    run(["case", "close", "n0-c0001", "--why", "wrong"], place)
+
+    assert ask(place, "case retire", "--yes").returncode == 2
+
+
+def test_a_certificate_is_revoked_once(place: Path):
+    first, second = (ask(place, "certificate revoke", "--yes") for _ in range(2))
+
+    assert (first.returncode, second.returncode) == (0, 2)
+    assert "revoked already" in second.stderr
+
+
+def test_what_changed_since_it_was_shown_leaves_no_row_in_the_journal(place: Path):
+    async def write() -> None:
+        store = open_store(place / "var" / DATABASE)
+        node = await store.node("n0")
+        assert node is not None
+        await store.save_node(node)
+        before = await store.journal_rows()
+        with pytest.raises(StaleWrite):
+            await store.write(lambda c: write_node_request(c, node, {"request": "reclaim"}, NOW))
+        assert await store.journal_rows() == before
+        await store.close()
+
+    asyncio.run(write())
+
+
+def test_a_tenant_without_nodes_is_deleted_only_when_that_is_meant(place: Path):
+    async def free() -> None:
+        store = open_store(place / "var" / DATABASE)
+        node = await store.node("n0")
+        assert node is not None
+        await store.save_node(node.model_copy(update={"tenant": "", "served": "", "vrf": ""}))
+        await store.add_node(Node(id="leaf-su0-r0", kind=NodeKind.SWITCH, address="https://127.1"))
+        await store.close()
+
+    asyncio.run(free())
+    before = journal(place)
+    asked = run(["tenant", "delete", "red"], place)
+    shown = run(["tenant", "delete", "red", "--dry-run"], place)
+
+    assert asked.returncode == 2
+    assert "The network of red (VRF RED) is removed" in asked.stdout
+    assert shown.returncode == 1  # its leaf does not answer
+    assert journal(place) == before
+
+    meant = run(["tenant", "delete", "red", "--yes", "--by", "ann"], place)
+    assert meant.returncode == 1  # written down, and waits for the leaf
+    last = journal(place)[-1]
+    assert (last["detail"]["request"], last["detail"]["by"]) == ("delete", "ann")
+
+
+def test_the_data_directory_is_named_where_all_other_verbs_name_it(place: Path):
+    behind = run(["tenant", "list", "--data", "var", "--json"], place)
+    before = run(["tenant", "--data", "var", "list", "--json"], place)
+
+    assert behind.returncode == before.returncode == 0
+    assert [t["name"] for t in json.loads(behind.stdout)] == ["red"]
+    assert behind.stdout == before.stdout
+
+
+def test_a_campaign_goes_back_only_when_that_is_meant(tmp_path: Path):
+    (tmp_path / "var").mkdir(mode=0o700)
+
+    async def moved() -> None:
+        fleet = Fleet(hosts=4, units=1, idle=0, file=str(tmp_path / "var" / DATABASE))
+        await fleet.build()
+        terms = {"canary": {"size": 1, "soak_s": 60}, "waves": [{}], "tenants": {"notice_s": 0}}
+        await fleet.live(await fleet.start("kind=host", **terms), hours=200)
+        await fleet.store.close()
+
+    asyncio.run(moved())
+    (tmp_path / "m.yaml").write_text(MATRIX.model_dump_json(by_alias=True))
+    words = ["campaign", "rollback", "c0001", "--lab", "--matrix", "m.yaml"]
+    asked, shown = run(words, tmp_path), run([*words, "--dry-run"], tmp_path)
+    state = json.loads(run(["campaign", "list", "--json"], tmp_path).stdout)[0]["state"]
+    meant = run([*words, "--yes", "--by", "ann"], tmp_path)
+
+    assert (asked.returncode, shown.returncode, state) == (2, 0, "done")
+    assert "4 nodes of c0001 go back to base" in shown.stdout
+    assert meant.returncode == 0, meant.stdout + meant.stderr
+    assert journal(tmp_path)[-1]["detail"]["by"] == "ann"
+
+
+class Terminal:
+    """A standard input on which a person types."""
+
+    def __init__(self, typed: str) -> None:
+        self._lines = typed.splitlines(keepends=True)
+
+    def isatty(self) -> bool:
+        return True
+
+    def readline(self, _size: int = -1) -> str:
+        return self._lines.pop(0) if self._lines else ""

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import os
 from pathlib import Path
 
 from aiohttp import web
 
-from provisioner.execution import qcow2
 from provisioner.execution.artifacts import CHUNK_BYTES, Artifacts
+from provisioner.execution.image_conversion import NotReadable, convert_to_raw, is_qcow2
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.deployment import ImageFile, read_range
 
@@ -39,24 +38,23 @@ class OsImages:
         async with self._turn:
             if key not in self._ready:
                 try:
-                    self._ready[key] = await asyncio.to_thread(self._make, path, sha256)
-                except (qcow2.NotReadable, OSError) as error:
+                    self._ready[key] = await self._make(path, stat.st_size, sha256)
+                except (NotReadable, OSError) as error:
                     return _unusable(name, str(error))
             file, image = self._ready[key]
         self._served[image.name] = file
         return image.model_copy(update={"url": f"{self.url}/{image.name}"})
 
-    def _make(self, path: Path, sha256: str) -> tuple[Path, ImageFile]:
-        if not qcow2.is_qcow2(path):
-            size = path.stat().st_size
-            whole, checked = _digests(path, size)
+    async def _make(self, path: Path, size: int, sha256: str) -> tuple[Path, ImageFile]:
+        if not is_qcow2(path):
+            whole, checked = await asyncio.to_thread(_digests, path, size)
             assert not sha256 or whole == sha256
             return path, ImageFile(name=path.name, url="", size=size, sha256=whole, checked=checked)
         self._work.mkdir(parents=True, exist_ok=True)
         raw = self._work / f"{sha256 or path.stem}.raw"
         unfinished = raw.with_suffix(".part")
-        size = _convert(path, unfinished)
-        whole, checked = _digests(unfinished, size)
+        size = await convert_to_raw(path, unfinished)
+        whole, checked = await asyncio.to_thread(_digests, unfinished, size)
         unfinished.replace(raw)
         return raw, ImageFile(name=raw.name, url="", size=size, sha256=whole, checked=checked)
 
@@ -71,19 +69,6 @@ class OsImages:
         if path is None:
             raise web.HTTPNotFound
         return web.FileResponse(path)
-
-
-def _convert(source: Path, target: Path) -> int:
-    """A sparse raw file; its size in bytes."""
-    with source.open("rb") as file, target.open("wb") as raw:
-        size = qcow2.header(file).size
-        for offset, data in qcow2.chunks(file):
-            raw.seek(offset)
-            raw.write(data)
-        raw.truncate(size)
-        raw.flush()
-        os.fsync(raw.fileno())
-    return size
 
 
 def _digests(path: Path, size: int) -> tuple[str, str]:
@@ -106,5 +91,5 @@ def _unusable(name: str, detail: str) -> Blocker:
         reason=Reason.MALFORMED,
         subject=name,
         detail=f"the image cannot be used: {detail}",
-        unblock="Pin a raw image, or a qcow2 image that stands alone.",
+        unblock="Pin a raw image, or a qcow2 image that stands alone, and install qemu-utils here.",
     )

@@ -9,20 +9,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-_checks: list[Callable[[], None]] = []  # of this process: there is one daemon in it
+from provisioner import process_scope
 
 
 def ask() -> None:
     """Returns if this process may act. Where it may not, the check does not return."""
-    for check in _checks:
+    for check in process_scope.current().checks:
         check()
 
 
 @contextmanager
 def required(check: Callable[[], None]) -> Iterator[None]:
     """While inside, `check` is asked before anything leaves."""
-    _checks.append(check)
+    checks = process_scope.current().checks
+    checks.append(check)
     try:
         yield
     finally:
-        _checks.remove(check)
+        checks.remove(check)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import quote
 
+from provisioner.execution.leaf_turns import turn
 from provisioner.execution.work import Site
 from provisioner.model.base import Record
 from provisioner.model.node import Node
@@ -77,9 +78,12 @@ class SwitchApi:
     async def action(self, ask: cumulus.Ask, limit_s: float) -> Blocker | None:
         """Start an action and wait for its job; `limit_s` 0: the switch goes away, do not wait.
 
-        None also where the switch has forgotten the job: its state says what became of it.
+        None also where the switch has forgotten the job: its state says what became of it. It is
+        started in the switch's turn, so that no revision is half done when the switch reboots; the
+        job is awaited outside of it, since it takes minutes in which ports have to be moved.
         """
-        answer = await self.call(Call(ask.method, ask.path, ask.body))
+        async with turn(self._node.id):
+            answer = await self.call(Call(ask.method, ask.path, ask.body))
         if isinstance(answer, Blocker):
             return answer
         if limit_s == 0:

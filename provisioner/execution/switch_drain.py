@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from provisioner.execution.leaf_turns import turn
 from provisioner.execution.switch_api import SwitchApi
 from provisioner.execution.work import Site
 from provisioner.model.node import Node
@@ -105,6 +106,11 @@ class Drain:
         return (f"{broken[0]} and {len(broken) - 1} more count broken packets",) if broken else ()
 
     async def _set(self, *, on: bool) -> Blocker | None:
+        """Drain or undrain the switch in its turn, and in no longer a one: ports wait for it."""
+        async with turn(self._node.id):
+            return await self._revise(on=on)
+
+    async def _revise(self, *, on: bool) -> Blocker | None:
         """Drained or not, as a revision that is applied, read back and saved."""
         drained = await self._read(cumulus_drain.BGP_PATH, cumulus_drain.read_drained)
         if isinstance(drained, Blocker):

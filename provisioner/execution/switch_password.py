@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
+from provisioner.execution.leaf_turns import turn
 from provisioner.execution.rotation import new_password
 from provisioner.execution.work import Site
 from provisioner.model.node import Node
@@ -47,7 +48,8 @@ async def take_over(site: Site, node: Node, pin: str) -> Blocker | None:
     new = pending[1] if pending is not None else new_password()
     await credentials.begin(name, username, new)
     address = urlsplit(node.address).hostname or ""
-    await site.reach.passwords.change(node.id, address, username, old, new)
+    async with turn(node.id):
+        await site.reach.passwords.change(node.id, address, username, old, new)
     if await _status(site, node, pin, username, new) != 200:
         detail = "it took a new password, and its API does not accept it"
         return _no(name, detail, "Reset the account at its console, then take it in again.")

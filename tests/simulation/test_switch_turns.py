@@ -1,0 +1,55 @@
+"""Whatever writes to a switch waits for that switch's turn."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from leaf_rig import Rig
+
+from provisioner.execution.leaf_turns import turn
+from provisioner.execution.switch_api import SwitchApi
+from provisioner.execution.switch_drain import Drain
+
+LEAF = "leaf-su0-r0"
+
+
+async def drains(rig: Rig, api: SwitchApi) -> Any:
+    return await Drain(rig.effects, rig.nodes[LEAF], api).begin()
+
+
+async def undrains(rig: Rig, api: SwitchApi) -> Any:
+    return await Drain(rig.effects, rig.nodes[LEAF], api).end()
+
+
+async def chooses_the_other_image(rig: Rig, api: SwitchApi) -> Any:
+    return await api.action(api.os.boot_next(), 30.0)
+
+
+async def reboots(rig: Rig, api: SwitchApi) -> Any:
+    return await api.action(api.os.reboot(), 0.0)
+
+
+@pytest.mark.parametrize("write", [drains, undrains, chooses_the_other_image, reboots])
+def test_a_write_to_a_switch_waits_for_its_turn(write: Callable[..., Awaitable[Any]]) -> None:
+    async def scenario() -> tuple[list[str], bool]:
+        rig = await Rig(nodes=2).open()
+        rig.site.switches[LEAF].partitions[2] = "5.12.1.100"
+        try:
+            api = await SwitchApi.open(rig.effects, rig.nodes[LEAF])
+            assert isinstance(api, SwitchApi)
+            if write is undrains:
+                assert await drains(rig, api) is None
+            rig.switches.calls.clear()
+            async with turn(LEAF):
+                writing = asyncio.create_task(write(rig, api))  # type: ignore[arg-type]
+                await rig.effects.clock.sleep(60.0)
+                early = [call[1] for call in rig.switches.calls if call[1] != "GET"]
+            await writing
+            return early, any(call[1] != "GET" for call in rig.switches.calls)
+        finally:
+            await rig.close()
+
+    assert asyncio.run(scenario()) == ([], True)

@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import NoReturn, TypeVar
+from typing import NoReturn, Protocol, TypeVar
 
 import psycopg
 
 from provisioner import permit
+from provisioner.control.engine import FirstFailure
 from provisioner.execution import leaf_turns
 from provisioner.store.seat import Peer, Seat, steady_s
 
@@ -28,17 +29,71 @@ HUNG_S = 60.0
 TURN_POLL_S = 0.25  # a revision of a switch takes seconds
 
 
+class Threads(Protocol):
+    """How the blocking work of a seat is run: a simulation runs it in the event loop."""
+
+    def steady_s(self) -> float:
+        """Seconds that go on while this process is stopped, and while its machine sleeps."""
+        ...
+
+    async def at_seat(self, work: Callable[[], T]) -> T: ...
+
+    async def at_desk(self, work: Callable[[], T]) -> T: ...
+
+    def start_beating(self, beat: Callable[[], None], pause_s: float) -> None:
+        """Call `beat` every `pause_s` seconds, for ever, beside the event loop."""
+        ...
+
+    def close(self) -> None:
+        """Beat no more, and run nothing more."""
+        ...
+
+
+class SeatThreads:
+    """One thread for the session, one for the desk, one that beats."""
+
+    def __init__(self) -> None:
+        self._seat = ThreadPoolExecutor(1, "seat")
+        self._desk = ThreadPoolExecutor(1, "desk")
+        self._over = threading.Event()
+
+    def steady_s(self) -> float:
+        return steady_s()
+
+    async def at_seat(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._seat, work)
+
+    async def at_desk(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._desk, work)
+
+    def start_beating(self, beat: Callable[[], None], pause_s: float) -> None:
+        def run() -> None:
+            while not self._over.wait(pause_s):
+                beat()
+
+        threading.Thread(target=run, name="beat", daemon=True).start()
+
+    def close(self) -> None:
+        self._over.set()
+        self._seat.shutdown(wait=False)
+        self._desk.shutdown(wait=False)
+
+
 class Cluster:
     """Used in one event loop. `lost` is told why, ends the process, and does not return."""
 
-    def __init__(self, seat: Seat, lost: Callable[[str], NoReturn]) -> None:
+    def __init__(
+        self, seat: Seat, lost: Callable[[str], NoReturn], threads: Threads | None = None
+    ) -> None:
         self._seat = seat
         self._lost = lost
-        self._thread = ThreadPoolExecutor(1, "seat")
+        self._threads = threads or SeatThreads()
         self._leading = asyncio.Event()
-        self._alive_s = steady_s()
-        self._over = threading.Event()
+        self._alive_s = self._threads.steady_s()
+        self._over = False
+        self._failure = FirstFailure()
         self._pulsing: asyncio.Task[None] | None = None
+        self._giving: set[asyncio.Task[None]] = set()
 
     @property
     def id(self) -> str:
@@ -52,11 +107,12 @@ class Cluster:
 
     async def start(self) -> None:
         """Sit down, and stay seated until `stop`. Raises `psycopg.Error` if that is refused."""
-        await self._in_thread(self._seat.take)
-        self._alive_s = steady_s()
+        await self._threads.at_desk(self._seat.take)
+        self._alive_s = self._threads.steady_s()
         loop = asyncio.get_running_loop()
-        threading.Thread(target=self._beat, args=(loop,), name="beat", daemon=True).start()
+        self._threads.start_beating(lambda: self._beat(loop), self._seat.lease_s / BEATS)
         self._pulsing = asyncio.create_task(self._pulse(), name="seat")
+        self._failure.watch(self._pulsing)
         log.info("seated as %s", self.id)
 
     @property
@@ -68,77 +124,99 @@ class Cluster:
         """Until this daemon does what only one may do; from then on it leads until it ends."""
         await self._leading.wait()
 
+    async def failed(self) -> None:
+        """Until the loop that looks after the seat fails: raises its error."""
+        await self._failure.wait()
+
     async def stop(self) -> None:
         """Leave: peers take over at once."""
-        self._over.set()
+        self._over = True
         if self._pulsing is not None:
             self._pulsing.cancel()
             await asyncio.gather(self._pulsing, return_exceptions=True)
-        await self._in_thread(self._seat.leave)
-        self._thread.shutdown(wait=False)
+        await self._threads.at_seat(self._seat.leave)
+        self._threads.close()
 
     def check(self) -> None:
         """Returns while the seat is surely ours; ends the process otherwise."""
-        late_s = steady_s() - self._seat.sure_until
+        late_s = self._threads.steady_s() - self._seat.sure_until
         if late_s > 0:
             self._lost(f"the seat has not been sure for {late_s:.1f} s")
 
     async def dead(self) -> Sequence[Peer]:
         """Daemons that are gone. Their seats are held empty for us until `let_go`."""
-        return await self._sure(self._seat.dead)
+        return await self._sure(self._threads.at_desk(self._seat.dead))
 
     async def let_go(self, peer: Peer) -> None:
         """A dead daemon's work was taken over."""
-        await self._sure(lambda: self._seat.let_go(peer))
+        await self._sure(self._threads.at_desk(lambda: self._seat.let_go(peer)))
 
     async def living(self) -> frozenset[str]:
         """The executor ids of all daemons that live."""
-        return await self._sure(self._seat.living)
+        return await self._sure(self._threads.at_desk(self._seat.living))
 
     async def active(self) -> int:
         """How many operations are active in the whole site."""
-        return await self._sure(self._seat.active)
+        return await self._sure(self._threads.at_desk(self._seat.active))
 
     async def take(self, name: str) -> None:
-        """Wait for the turn of one name among all daemons (`leaf_turns.Shared`)."""
+        """Wait for the turn of one name among all daemons (`leaf_turns.Shared`).
+
+        A caller that is cancelled while the question is under way would not learn that the turn is
+        its own: it is given back then.
+        """
         while True:  # another process gives it back, or ends
-            if await self._sure(lambda: self._seat.try_turn(name)):
-                return
+            asking = asyncio.ensure_future(
+                self._sure(self._threads.at_seat(lambda: self._seat.try_turn(name)))
+            )
+            try:
+                if await asyncio.shield(asking):
+                    return
+            except asyncio.CancelledError:
+                giving = asyncio.create_task(self._return(asking, name), name=f"return {name}")
+                self._giving.add(giving)
+                giving.add_done_callback(self._giving.discard)
+                raise
             await asyncio.sleep(TURN_POLL_S)
+
+    async def _return(self, asking: asyncio.Future[bool], name: str) -> None:
+        if await asking:
+            await self.give(name)
 
     async def give(self, name: str) -> None:
         """Give the turn back."""
-        await asyncio.shield(self._sure(lambda: self._seat.end_turn(name)))
+        ending = self._threads.at_seat(lambda: self._seat.end_turn(name))
+        await asyncio.shield(self._sure(ending))
 
     async def _pulse(self) -> None:
         """Show that the event loop lives, and look whether the seat is sure: also while the
         thread that beats waits for a database that is gone."""
         with permit.required(self.check), leaf_turns.shared(self):
             while True:
-                self._alive_s = steady_s()
+                self._alive_s = self._threads.steady_s()
                 self.check()
                 await asyncio.sleep(self._seat.lease_s / BEATS / 2)
 
     def _beat(self, loop: asyncio.AbstractEventLoop) -> None:
         """In a thread, so that a loop that is busy for a while is not taken for dead."""
-        while not self._over.wait(self._seat.lease_s / BEATS):
-            self.check()
-            if steady_s() - self._alive_s > HUNG_S:
-                self._lost(f"the event loop has hung for {HUNG_S:.0f} s")
-            try:
-                self._seat.beat()
-            except psycopg.Error as error:
-                if not self._over.is_set():
-                    self._lost(f"the database ended the session: {error}")
-            if self._seat.leads and not self._leading.is_set():
-                log.info("this daemon leads")
-                loop.call_soon_threadsafe(self._leading.set)
-
-    async def _sure(self, work: Callable[[], T]) -> T:
+        if self._over:
+            return
+        self.check()
+        if self._threads.steady_s() - self._alive_s > HUNG_S:
+            self._lost(f"the event loop has hung for {HUNG_S:.0f} s")
         try:
-            return await self._in_thread(work)
+            self._seat.beat()
+        except psycopg.Error as error:
+            if not self._over:
+                self._lost(f"the database ended the session: {error}")
+        except Exception as error:  # a thread that ends in silence would end the daemon later
+            self._lost(f"the seat cannot be kept: {error!r}")
+        if self._seat.leads and not self._leading.is_set():
+            log.info("this daemon leads")
+            loop.call_soon_threadsafe(self._leading.set)
+
+    async def _sure(self, work: Awaitable[T]) -> T:
+        try:
+            return await work
         except psycopg.Error as error:
             self._lost(f"the database ended the session: {error}")
-
-    async def _in_thread(self, work: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, work)

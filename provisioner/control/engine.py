@@ -1,16 +1,19 @@
 """Who drives operations: the port, and the embedded engine, one process that drives every one.
 
 A file lock keeps the embedded one single. At start it drives every active operation again: that,
-and nothing else, is crash recovery. `engine_dbos.py` is for several daemons on one database.
+and nothing else, is crash recovery. `engine_shared.py` is for several daemons.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from provisioner.ports import Store, StoreFailed
+
+log = logging.getLogger(__name__)
 
 WAITING_MAX = 64  # pieces of work: what the store does in some ten milliseconds
 
@@ -24,9 +27,9 @@ class Engine(Protocol):
         ...
 
     async def failed(self) -> None:
-        """Until the store fails one that drives: raises its `StoreFailed`, which ends the daemon.
+        """Until the store fails one that drives, or a loop of the engine fails: raises its error.
 
-        The operation stays active, and is driven again by whoever comes next.
+        It ends the daemon. Operations stay active, and are driven again by whoever comes next.
         """
         ...
 
@@ -47,22 +50,38 @@ class Engine(Protocol):
         ...
 
 
-class StoreLoss:
-    """The first failure of the store under an operation, for whoever waits for it."""
+class FirstFailure:
+    """The first failure of several tasks, for whoever waits for it: later ones say nothing new."""
 
     def __init__(self) -> None:
-        self._told = asyncio.Event()
-        self._error = StoreFailed("the store failed")
+        self._reported = asyncio.Event()
+        self._error: BaseException = StoreFailed("the store failed")
 
-    def tell(self, error: StoreFailed) -> None:
-        """It failed; later ones say nothing new."""
-        if not self._told.is_set():
+    def report(self, error: BaseException) -> None:
+        """Something failed: whoever waits is woken with this error."""
+        if not self._reported.is_set():
             self._error = error
-            self._told.set()
+            self._reported.set()
+
+    def watch(self, task: asyncio.Task[Any], *, ends: bool = False) -> asyncio.Task[Any]:
+        """Report the error of a task; without `ends`, its end as well, but not its cancelling."""
+
+        def ended(task: asyncio.Task[Any]) -> None:
+            if task.cancelled():
+                return
+            error = task.exception()
+            if error is not None:
+                log.error("%s failed", task.get_name(), exc_info=error)
+                self.report(error)
+            elif not ends:
+                self.report(AssertionError(f"{task.get_name()} ended, and should never have"))
+
+        task.add_done_callback(ended)
+        return task
 
     async def wait(self) -> None:
-        """Until it failed, and then raise that."""
-        await self._told.wait()
+        """Until something failed, and then raise that."""
+        await self._reported.wait()
         raise self._error
 
 
@@ -77,16 +96,17 @@ class EmbeddedEngine:
         self._slots = asyncio.Semaphore(operations_max)
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._taking_up: asyncio.Task[None] | None = None
-        self._loss = StoreLoss()
+        self._failure = FirstFailure()
 
     async def failed(self) -> None:
-        """Until the store fails one that drives."""
-        await self._loss.wait()
+        """Until the store fails one that drives, or what takes operations up fails."""
+        await self._failure.wait()
 
     async def start(self) -> None:
         """Begin to take up every operation that was active when the last process ended."""
         left = [o.id for o in await self._store.active_operations()]
         self._taking_up = asyncio.create_task(self._take_up(left), name="taking up")
+        self._failure.watch(self._taking_up, ends=True)
 
     async def _take_up(self, left: Sequence[str]) -> None:
         """At the store's pace: of thousands, the first goes on before the last is looked at."""
@@ -113,7 +133,7 @@ class EmbeddedEngine:
             try:
                 await self._drive(operation_id)
             except StoreFailed as error:
-                self._loss.tell(error)
+                self._failure.report(error)
 
     @property
     def running(self) -> int:

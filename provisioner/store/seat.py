@@ -5,8 +5,10 @@ server itself (`idle_session_timeout`), with it go its locks, and whoever can ta
 knows that it is gone. The daemon counts the same time from before its last word was sent, so that
 it knows earlier than anybody else that it may have lost its seat, and acts no more.
 
-The rule that a reader would otherwise break: this connection is never pooled, never reopened, and
-goes through no proxy that shares sessions (PgBouncer in transaction mode): the locks are its own.
+Two rules that a reader would otherwise break. The session is never pooled, never reopened, and goes
+through no proxy that shares sessions (PgBouncer in transaction mode): the locks are its own. And it
+never reads or writes a table: a person's lock on one would hold its next word back, and end every
+daemon at once. Tables are read by a second connection, the desk, which may wait.
 """
 
 from __future__ import annotations
@@ -30,6 +32,8 @@ SEATS = LOCK_SPACE + 1  # by number of the daemon
 TURNS = LOCK_SPACE + 2  # by CRC of a name: two that share one only wait for each other
 LEADER = 3
 
+Session = psycopg.Connection[dict[str, object]]
+
 SAFE_PART = 0.75  # of a lease: the rest is for clocks that drift and answers that are late
 FORGET_S = 600.0  # a dead daemon is looked after so long: what it claimed as it died is found
 
@@ -48,9 +52,10 @@ def steady_s() -> float:
 
 
 class Seat:
-    """One daemon's seat. Every method blocks, and belongs into one thread of its own.
+    """One daemon's seat. Every method blocks; any `psycopg.Error` means that the seat is lost.
 
-    Any `psycopg.Error` from any of them means that the seat is lost.
+    `beat`, `try_turn`, `end_turn` wait for no table, and belong into one thread. The others use the
+    desk, may wait as long as a table is locked, and belong into another.
     """
 
     def __init__(self, database: str, id_: str, version: str, lease_s: float) -> None:
@@ -61,22 +66,17 @@ class Seat:
         self.sure_until = 0.0  # by `steady_s`
         self._url = postgres_url(database)
         self._version = version
-        self._connection: psycopg.Connection[dict[str, object]] | None = None
+        self._session: Session | None = None
+        self._desk: Session | None = None
         self._turns: set[int] = set()
 
     def take(self) -> None:
         """Connect and sit down; raises `psycopg.Error` if that is not possible."""
         before = steady_s()
-        url = make_url(self._url).set(drivername="postgresql")
-        options = f"-c idle_session_timeout={int(self.lease_s * 1000)}"
-        self._connection = psycopg.connect(
-            url.render_as_string(hide_password=False),
-            autocommit=True,
-            row_factory=dict_row,
-            **{**CONNECT, "application_name": "provisioner seat", "options": options},
-        )
-        with self._connection.transaction():  # nobody sees the row before its lock is taken
-            row = self._ask(
+        self._session = self._connect("provisioner seat", int(self.lease_s * 1000))
+        self._desk = self._connect("provisioner desk", 0)
+        with self._desk.transaction():  # nobody sees the row before its lock is taken
+            row = self._read(
                 "INSERT INTO executors (id, host, version, started_at, died_at) "
                 "VALUES (%s, %s, %s, extract(epoch FROM clock_timestamp()), 0) RETURNING number",
                 (self.id, socket.gethostname(), self._version),
@@ -94,44 +94,6 @@ class Seat:
             self._ask("SELECT 1 AS one", ())
         self.sure_until = before + self.lease_s * SAFE_PART
 
-    def dead(self) -> Sequence[Peer]:
-        """Daemons whose seat is empty; each is held empty until `let_go`."""
-        rows = self._ask("SELECT number, id FROM executors WHERE number <> %s", (self.number,))
-        peers = [Peer(int(str(r["number"])), str(r["id"])) for r in rows]
-        return [p for p in peers if self._lock(SEATS, p.number)]
-
-    def let_go(self, peer: Peer) -> None:
-        """Its work was taken over. After a while it is forgotten."""
-        self._ask(
-            "UPDATE executors SET died_at = extract(epoch FROM clock_timestamp()) "
-            "WHERE number = %s AND died_at = 0 RETURNING 1",
-            (peer.number,),
-        )
-        self._ask(
-            "DELETE FROM executors WHERE number = %s AND died_at > 0 "
-            "AND died_at < extract(epoch FROM clock_timestamp()) - %s RETURNING 1",
-            (peer.number, FORGET_S),
-        )
-        self._ask("SELECT pg_advisory_unlock(%s, %s)", (SEATS, peer.number))
-
-    def living(self) -> frozenset[str]:
-        """The ids of daemons that have a seat now, ours among them."""
-        rows = self._ask(
-            "SELECT e.id FROM executors e JOIN pg_locks l ON l.locktype = 'advisory' "
-            "AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database()) "
-            "AND l.classid = %s::bigint::oid AND l.objid = e.number::bigint::oid AND l.granted",
-            (SEATS,),
-        )
-        return frozenset(str(r["id"]) for r in rows)
-
-    def active(self) -> int:
-        """How many operations are active in the whole site."""
-        [row] = self._ask(
-            "SELECT count(*)::integer AS active FROM operations WHERE status = %s",
-            (str(OperationStatus.ACTIVE),),
-        )
-        return cast(int, row["active"])
-
     def try_turn(self, name: str) -> bool:
         """Take the turn of one name among all daemons, if it is free. Ours never overlap."""
         key = _signed(crc32(name.encode()))
@@ -146,18 +108,76 @@ class Seat:
         self._turns.discard(key)
         self._ask("SELECT pg_advisory_unlock(%s, %s)", (TURNS, key))
 
+    # --- at the desk
+
+    def dead(self) -> Sequence[Peer]:
+        """Daemons whose seat is empty; each is held empty until `let_go`."""
+        rows = self._read("SELECT number, id FROM executors WHERE number <> %s", (self.number,))
+        peers = [Peer(int(str(r["number"])), str(r["id"])) for r in rows]
+        return [p for p in peers if self._lock(SEATS, p.number)]
+
+    def let_go(self, peer: Peer) -> None:
+        """Its work was taken over. After a while it is forgotten."""
+        self._read(
+            "UPDATE executors SET died_at = extract(epoch FROM clock_timestamp()) "
+            "WHERE number = %s AND died_at = 0 RETURNING 1",
+            (peer.number,),
+        )
+        self._read(
+            "DELETE FROM executors WHERE number = %s AND died_at > 0 "
+            "AND died_at < extract(epoch FROM clock_timestamp()) - %s RETURNING 1",
+            (peer.number, FORGET_S),
+        )
+        self._ask("SELECT pg_advisory_unlock(%s, %s)", (SEATS, peer.number))
+
+    def living(self) -> frozenset[str]:
+        """The ids of daemons that have a seat now, ours among them."""
+        rows = self._read(
+            "SELECT e.id FROM executors e JOIN pg_locks l ON l.locktype = 'advisory' "
+            "AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database()) "
+            "AND l.classid = %s::bigint::oid AND l.objid = e.number::bigint::oid AND l.granted",
+            (SEATS,),
+        )
+        return frozenset(str(r["id"]) for r in rows)
+
+    def active(self) -> int:
+        """How many operations are active in the whole site."""
+        [row] = self._read(
+            "SELECT count(*)::integer AS active FROM operations WHERE status = %s",
+            (str(OperationStatus.ACTIVE),),
+        )
+        return cast(int, row["active"])
+
     def leave(self) -> None:
         """Stand up: peers take over at once what is left."""
-        if self._connection is not None:
-            self._connection.close()
+        for session in (self._session, self._desk):
+            if session is not None:
+                session.close()
+
+    def _connect(self, name: str, idle_ms: int) -> Session:
+        url = make_url(self._url).set(drivername="postgresql")
+        # a server's own limits would end the seat where nothing but a wait is needed
+        options = f"-c idle_session_timeout={idle_ms} -c lock_timeout=0 -c statement_timeout=0"
+        return psycopg.connect(
+            url.render_as_string(hide_password=False),
+            autocommit=True,
+            row_factory=dict_row,
+            **{**CONNECT, "application_name": name, "options": options},
+        )
 
     def _lock(self, space: int, number: int) -> bool:
         rows = self._ask("SELECT pg_try_advisory_lock(%s, %s) AS taken", (space, number))
         return bool(rows[0]["taken"])
 
     def _ask(self, statement: str, values: tuple[object, ...]) -> list[dict[str, object]]:
-        assert self._connection is not None, "not seated"
-        return self._connection.execute(statement.encode(), values).fetchall()
+        """In the session that holds the locks: no table is named in the statement."""
+        assert self._session is not None, "not seated"
+        return self._session.execute(statement.encode(), values).fetchall()
+
+    def _read(self, statement: str, values: tuple[object, ...]) -> list[dict[str, object]]:
+        """At the desk: the statement may wait for a table."""
+        assert self._desk is not None, "not seated"
+        return self._desk.execute(statement.encode(), values).fetchall()
 
 
 def _signed(number: int) -> int:

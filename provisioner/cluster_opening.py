@@ -22,6 +22,7 @@ from provisioner.store.postgres import extra_missing, is_postgres, postgres_url,
 
 if TYPE_CHECKING:
     from provisioner.control.cluster import Cluster
+    from provisioner.control.engine_shared import WorkQueue
 
 log = logging.getLogger(__name__)
 
@@ -31,8 +32,8 @@ LOST = os.EX_TEMPFAIL  # exit code of a daemon that lost its seat: start it agai
 @asynccontextmanager
 async def open_cluster(
     database: str, settings: Settings
-) -> AsyncIterator[tuple[Cluster, str] | None]:
-    """Our seat and its database, until the end; None with a file.
+) -> AsyncIterator[tuple[Cluster, WorkQueue] | None]:
+    """Our seat and the queue of operations, until the end; None with a file.
 
     Raises InputError if the server refuses it, or if the extra `postgresql` is not installed.
     """
@@ -40,7 +41,8 @@ async def open_cluster(
         yield None
         return
     try:
-        importlib.import_module("dbos")  # takes seconds: before anybody counts on us
+        # takes seconds: before anybody counts on us
+        dbos = importlib.import_module("provisioner.control.engine_dbos")
         import psycopg
 
         from provisioner.control.cluster import Cluster
@@ -55,7 +57,7 @@ async def open_cluster(
         where, told = shown(postgres_url(database)), " ".join(str(error).split())
         raise InputError(where, "", f"no place among the daemons: {told}", "Start again.") from None
     try:
-        yield cluster, database
+        yield cluster, dbos.DbosQueue(database)
     finally:
         await cluster.stop()
 

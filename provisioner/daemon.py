@@ -16,7 +16,8 @@ from provisioner.checks import ALL as CHECKS
 from provisioner.checks.threshold_data import Limits
 from provisioner.control.campaigns import Campaigns
 from provisioner.control.certifier import Certifier
-from provisioner.control.engine import EmbeddedEngine, Engine
+from provisioner.control.engine import EmbeddedEngine, Engine, FirstFailure
+from provisioner.control.engine_shared import SharedEngine, WorkQueue
 from provisioner.control.fabric import FabricSessions
 from provisioner.control.isolating import Fabrics, keeper_of, tenancy_of
 from provisioner.control.observer import Observer
@@ -96,7 +97,7 @@ class Parts:
     telemetry: Telemetry = SILENCE  # who measures what is done
     watch: WatchParts | None = None  # None: released nodes are only looked at by operations
     webhooks: tuple[WebhookBook, WebhookPosts] | None = None  # None: nobody is told
-    shared: tuple[Cluster, str] | None = None  # with peers on one database; None: alone
+    shared: tuple[Cluster, WorkQueue] | None = None  # with peers on one database; None: alone
 
     @property
     def alerts(self) -> AlertBook | None:
@@ -170,12 +171,10 @@ class Daemon:
             self.engine.submit,
             None if self.watcher is None else self.watcher.keeper,
         )
-        tests = FabricTests(self.site, parts.store, parts.matrix, parts.thresholds)
-        self.fabric = FabricSessions(
-            parts.store, parts.clock, parts.settings, tests, self.engine.submit
-        )
+        self.fabric = _fabric(parts, self.site, self.engine)
         self.campaigns = _campaigns(parts)
         self._ticking: list[asyncio.Task[None]] = []
+        self._failure = FirstFailure()  # of all that ticks, whenever it was begun
         self._measuring: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -183,6 +182,7 @@ class Daemon:
         await self.engine.start()
         if isinstance(self.parts.clock, WallClock):  # in virtual time there is no load to measure
             self._measuring = asyncio.create_task(self.overload.run(), name="overload")
+            self._failure.watch(self._measuring)
         if self.parts.shared is None:
             self._lead()
         else:
@@ -220,7 +220,10 @@ class Daemon:
 
     async def wait(self) -> None:
         """Until a loop or the store fails; they never end by themselves."""
-        await asyncio.gather(*self._ticking, self.engine.failed())
+        ending = [self.engine.failed(), self._failure.wait()]
+        if self.parts.shared is not None:
+            ending.append(self.parts.shared[0].failed())
+        await asyncio.gather(*self._ticking, *ending)
 
     async def stop(self) -> None:
         """Stop deciding; devices finish what they do, and are looked at again at the next start.
@@ -251,6 +254,11 @@ def _site(parts: Parts, reach: Reach) -> Site:
     )
 
 
+def _fabric(parts: Parts, site: Site, engine: Engine) -> FabricSessions:
+    tests = FabricTests(site, parts.store, parts.matrix, parts.thresholds)
+    return FabricSessions(parts.store, parts.clock, parts.settings, tests, engine.submit)
+
+
 def _campaigns(parts: Parts) -> Campaigns | None:
     if parts.campaigns is None:
         return None
@@ -262,9 +270,7 @@ def _engine(parts: Parts, reconciler: Reconciler) -> Engine:
     given = (parts.store, reconciler.drive, parts.settings.operations_max)
     if parts.shared is None:
         return EmbeddedEngine(*given)
-    from provisioner.control.engine_dbos import DbosEngine  # only with the extra "postgresql"
-
-    return DbosEngine(*given, *parts.shared)
+    return SharedEngine(*given, *parts.shared)
 
 
 def _watcher(parts: Parts, reach: Reach, engine: Engine, overload: Overload) -> Watcher | None:

@@ -1,17 +1,13 @@
-"""The engine of several daemons: DBOS on PostgreSQL as queue and owner, and nothing else.
+"""The queue of several daemons: DBOS on PostgreSQL as queue and owner, and nothing else.
 
-One operation is one DBOS workflow without recorded steps: it may begin again from its top, in
-another daemon or with newer code, and what it did is told by our own rows and by the device. DBOS
-never takes a dead daemon's work over by itself; whoever finds its seat empty re-queues it through
-the public calls. A sweep submits any active operation that no living workflow drives, so that
-DBOS' tables may be thrown away at any time (facts: engine 4).
+One operation is one DBOS workflow without recorded steps. DBOS never takes a dead daemon's work
+over by itself: `engine_shared.py` asks for that, through the public calls (facts: engine 4).
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-import logging
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
@@ -22,13 +18,8 @@ from uuid import uuid4
 from dbos import DBOS, Serializer
 from sqlalchemy import make_url
 
-from provisioner.control.cluster import Cluster
-from provisioner.control.engine import StoreLoss
-from provisioner.planning.sharing import share, too_many
-from provisioner.ports import Store, StoreFailed
 from provisioner.store.postgres import CONNECT, postgres_url
 
-log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 QUEUE = "operations"
@@ -37,9 +28,6 @@ WORKFLOW = "operation"
 # order could change.
 VERSION = "1"
 QUEUE_POLL_S = 0.5
-ADOPT_S = 1.0  # between two looks for dead daemons
-SPREAD_S = 1.0  # between two looks at how many there are to share the work
-SWEEP_LEASES = 3.0  # between two sweeps; one that is missed twice is submitted anew
 KEEP_S = 86_400.0  # finished workflows, for people who look with DBOS' own tools
 POOL = 4  # connections: DBOS' own statements, some 2 ms each
 LISTED_MAX = 10_000
@@ -58,71 +46,43 @@ class PlainJson(Serializer):
         return "provisioner_json"
 
 
-class DbosEngine:
-    """One per process: DBOS is. The queue, and how many each may take of it, is everybody's."""
+class DbosQueue:
+    """`WorkQueue`; one per process, since DBOS is."""
 
-    def __init__(
-        self,
-        store: Store,
-        drive: Callable[[str], Awaitable[None]],
-        operations_max: int,
-        cluster: Cluster,
-        database: str,
-    ) -> None:
-        self._store = store
-        self._drive = drive
-        self._operations_max = operations_max
-        self._cluster = cluster
+    def __init__(self, database: str) -> None:
         self._database = database
-        self._thread = ThreadPoolExecutor(1, "engine")
-        self._driven: dict[str, asyncio.Task[None]] = {}
-        self._ticking: list[asyncio.Task[None]] = []
-        self._stopping = False
-        self._missed: frozenset[str] = frozenset()
-        self._loss = StoreLoss()
-        self._part = operations_max  # of all operations, as was counted last
-        self._left: set[str] = set()  # to peers, as soon as their drivers have ended
+        self._thread = ThreadPoolExecutor(1, "queue")
 
-    @property
-    def running(self) -> int:
-        """How many operations are driven here now."""
-        return len(self._driven)
-
-    async def failed(self) -> None:
-        """Until the store fails one that drives."""
-        await self._loss.wait()
-
-    async def start(self) -> None:
-        """Begin to drive what is queued, and to look after daemons that die."""
+    async def open(self, executor: str, run: Callable[[str], Awaitable[None]]) -> None:
         loop = asyncio.get_running_loop()
-        await self._in_thread(partial(self._launch, loop))
-        self._ticking = [
-            asyncio.create_task(self._adopt(), name="adopting"),
-            asyncio.create_task(self._sweep(), name="sweeping"),
-            asyncio.create_task(self._spread(), name="spreading"),
-        ]
+        await self._in_thread(partial(self._launch, executor, run, loop))
 
-    async def submit(self, operation_id: str) -> None:
-        """Queue an operation; once, however often and by whomever it is submitted."""
-        await self._in_thread(partial(_enqueue, f"{operation_id}@0", operation_id))
+    async def put(self, operation_id: str, *, again: bool = False) -> None:
+        # a workflow that is finished never begins again: then it is queued by a new id
+        suffix = uuid4().hex if again else "0"
+        await self._in_thread(partial(_enqueue, f"{operation_id}@{suffix}", operation_id))
 
-    def leaves(self, operation_id: str) -> bool:
-        """Whether a peer shall go on with this one: the caller then ends at once."""
-        if not too_many(len(self._driven) - len(self._left), self._part):
-            return False
-        self._left.add(operation_id)
-        return True
+    async def requeue(self, executor: str) -> int:
+        return await self._in_thread(partial(_requeue, executor))
 
-    async def stop(self) -> None:
-        """Drive no more. The workflows stay as they are: a peer takes them over."""
-        self._stopping = True
-        tasks = [*self._ticking, *self._driven.values()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+    async def driven_by(self, living: frozenset[str]) -> frozenset[str]:
+        return await self._in_thread(partial(_driven_by, living))
+
+    async def allow(self, count: int) -> None:
+        await self._in_thread(partial(_allow, count))
+
+    async def forget(self) -> None:
+        await self._in_thread(_forget)
+
+    def close(self) -> None:
         self._thread.shutdown(wait=False)
 
-    def _launch(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _launch(
+        self,
+        executor: str,
+        run: Callable[[str], Awaitable[None]],
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
         """In a thread without an event loop: DBOS then runs workflows on a loop of its own."""
         url = make_url(postgres_url(self._database)).render_as_string(hide_password=False)
         DBOS(
@@ -130,7 +90,7 @@ class DbosEngine:
                 "name": "provisioner",
                 "system_database_url": url,
                 "application_version": VERSION,
-                "executor_id": self._cluster.id,
+                "executor_id": executor,
                 "serializer": PlainJson(),
                 "sys_db_pool_size": POOL,
                 "db_engine_kwargs": {"connect_args": {**CONNECT, "application_name": "dbos"}},
@@ -141,7 +101,7 @@ class DbosEngine:
 
         @DBOS.workflow(name=WORKFLOW, max_recovery_attempts=None)
         async def operation(operation_id: str) -> None:
-            work = asyncio.run_coroutine_threadsafe(self._here(operation_id), loop)
+            work = asyncio.run_coroutine_threadsafe(_awaited(run, operation_id), loop)
             await asyncio.wrap_future(work)
 
         DBOS.launch()
@@ -152,71 +112,12 @@ class DbosEngine:
             on_conflict="never_update",
         )
 
-    async def _here(self, operation_id: str) -> None:
-        """Drive one operation in the daemon's own loop."""
-        if operation_id in self._driven:
-            return
-        task = asyncio.ensure_future(self._drive(operation_id))
-        self._driven[operation_id] = task
-        try:
-            await asyncio.wait({task})
-            if operation_id in self._left:
-                await self._again(operation_id)
-        finally:
-            del self._driven[operation_id]
-            self._left.discard(operation_id)
-        error = None if task.cancelled() else task.exception()
-        if isinstance(error, StoreFailed):
-            self._loss.tell(error)
-        if self._stopping or isinstance(error, StoreFailed):
-            await asyncio.Event().wait()  # never told as done: it is not
-        if error is not None:
-            log.error("operation %s is driven no more", operation_id, exc_info=error)
-
-    async def _adopt(self) -> None:
-        """Re-queue what dead daemons were driving, for ever."""
-        while True:
-            await asyncio.sleep(ADOPT_S)
-            for peer in await self._cluster.dead():
-                count = await self._in_thread(partial(_requeue, peer.id))
-                await self._cluster.let_go(peer)
-                if count:
-                    log.warning("took over %d operations of %s", count, peer.id)
-
-    async def _spread(self) -> None:
-        """Count our share of all operations, for ever; whoever leads allows it to everybody.
-
-        Without it the first to look takes all, and its peers have nothing to do.
-        """
-        while True:
-            active = await self._cluster.active()
-            daemons = len(await self._cluster.living())
-            self._part = share(active, daemons, self._operations_max)
-            if self._cluster.leads:
-                await self._in_thread(partial(_allow, self._part))
-            await asyncio.sleep(SPREAD_S)
-
-    async def _sweep(self) -> None:
-        """What is active and driven by nobody is submitted anew, for ever; by whoever leads."""
-        await self._cluster.leading()
-        while True:
-            living = await self._cluster.living()
-            active = frozenset(o.id for o in await self._store.active_operations())
-            driven = await self._in_thread(partial(_driven_by, living))
-            missed = active - driven
-            for operation_id in sorted(missed & self._missed):
-                log.warning("operation %s was driven by nobody", operation_id)
-                await self._again(operation_id)
-            self._missed = missed
-            await self._in_thread(_forget)
-            await asyncio.sleep(SWEEP_LEASES * self._cluster.lease_s)
-
-    async def _again(self, operation_id: str) -> None:
-        """Queue it by a new id: a workflow that is finished never begins again."""
-        await self._in_thread(partial(_enqueue, f"{operation_id}@{uuid4().hex}", operation_id))
-
     async def _in_thread(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+
+async def _awaited(run: Callable[[str], Awaitable[None]], operation_id: str) -> None:
+    await run(operation_id)
 
 
 def _allow(count: int) -> None:

@@ -16,9 +16,11 @@ from contextlib import asynccontextmanager
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, NoReturn
 
+from provisioner.database_clock import DatabaseClock
 from provisioner.model.input_error import InputError
 from provisioner.settings import Settings
 from provisioner.store.postgres import extra_missing, is_postgres, postgres_url, shown
+from provisioner.wall_clock import WallClock
 
 if TYPE_CHECKING:
     from provisioner.control.cluster import Cluster
@@ -29,11 +31,18 @@ log = logging.getLogger(__name__)
 LOST = os.EX_TEMPFAIL  # exit code of a daemon that lost its seat: start it again
 
 
+def clock_of(database: str, clock: WallClock) -> WallClock:
+    """Return the clock of a daemon on this database: one that can follow it, among several."""
+    return DatabaseClock(clock.speed, clock.epoch) if is_postgres(database) else clock
+
+
 @asynccontextmanager
 async def open_cluster(
-    database: str, settings: Settings
+    database: str, settings: Settings, clock: WallClock
 ) -> AsyncIterator[tuple[Cluster, WorkQueue] | None]:
     """Our seat and the queue of operations, until the end; None with a file.
+
+    `clock` is one of `clock_of`: it goes by the database's clock from then on.
 
     Raises InputError if the server refuses it, or if the extra `postgresql` is not installed.
     """
@@ -45,12 +54,14 @@ async def open_cluster(
         dbos = importlib.import_module("provisioner.control.engine_dbos")
         import psycopg
 
-        from provisioner.control.cluster import Cluster
+        from provisioner.control.cluster import Cluster, SharedTime
         from provisioner.store.seat import Seat
     except ModuleNotFoundError as missing:
         raise extra_missing(shown(postgres_url(database)), str(missing.name)) from None
     name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
-    cluster = Cluster(Seat(database, name, _built(), settings.lease_s), end_at_once)
+    assert isinstance(clock, DatabaseClock)
+    time = SharedTime(clock, settings.clock_difference_max_s)
+    cluster = Cluster(Seat(database, name, _built(), settings.lease_s), end_at_once, time)
     try:
         await cluster.start()
     except psycopg.Error as error:

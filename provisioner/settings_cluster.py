@@ -17,3 +17,10 @@ class ClusterSettings(Record):
         description="A daemon that the database has not heard for this long has lost its place; "
         "it acts no more after three quarters of it.",
     )
+    clock_difference_max_s: float = Field(
+        30.0,
+        ge=1.0,
+        le=600.0,
+        description="A daemon whose machine's clock is further from the database's than this is "
+        "refused at its start, and ends. It is reported above a second.",
+    )

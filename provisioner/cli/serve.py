@@ -31,7 +31,7 @@ from provisioner.cli.fabric_options import (
     UfmUser,
     fabric_access,
 )
-from provisioner.cluster_opening import end_at_once, open_cluster
+from provisioner.cluster_opening import clock_of, end_at_once, open_cluster
 from provisioner.daemon import Daemon, Parts
 from provisioner.event_intake import open_watch
 from provisioner.event_loop import new_event_loop
@@ -107,12 +107,12 @@ def serve(
 
     async def run() -> None:
         site = None if simulator is None else SimulatedRunner(simulator)
-        clock = await kept_clock(site, data)
+        clock = clock_of(database, await kept_clock(site, data))
         async with (
             open_telemetry(chosen, clock) as measured,
             _wires(data, chosen, ca_file, measured.telemetry) as (transport, switches, sse),
             open_data(data, clock.now(), database, migrates=True) as opened,
-            open_cluster(database, chosen) as shared,
+            open_cluster(database, chosen, clock) as shared,
             open_artifacts(artifacts, files_at, clock, ca_file) as files,
             _agents(site, door, data, opened, clock, chosen, files) as served,
             _hosts(site, playbooks, data, remote, opened, clock, chosen) as hosts,

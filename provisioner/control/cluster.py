@@ -11,14 +11,17 @@ import logging
 import threading
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import NoReturn, Protocol, TypeVar
 
 import psycopg
 
 from provisioner import permit
 from provisioner.control.engine import FirstFailure
+from provisioner.database_clock import DatabaseClock, Reading, since_boot
 from provisioner.execution import leaf_turns
-from provisioner.store.seat import Peer, Seat, steady_s
+from provisioner.model.input_error import InputError
+from provisioner.store.seat import Peer, Seat
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -27,6 +30,8 @@ BEATS = 5  # in a lease: two may be late, and the seat is still sure
 # A loop that does nothing for so long will hardly do anything again.
 HUNG_S = 60.0
 TURN_POLL_S = 0.25  # a revision of a switch takes seconds
+APART_S = 1.0  # a clock that NTP keeps is within some milliseconds
+CLOCK_REMEDY = "Set the clocks of both machines by NTP (`chronyc tracking`), then start again."
 
 
 class Threads(Protocol):
@@ -58,7 +63,7 @@ class SeatThreads:
         self._over = threading.Event()
 
     def steady_s(self) -> float:
-        return steady_s()
+        return since_boot()
 
     async def at_seat(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._seat, work)
@@ -79,15 +84,29 @@ class SeatThreads:
         self._desk.shutdown(wait=False)
 
 
+@dataclass(frozen=True)
+class SharedTime:
+    """The clock that follows the database's, and how far this machine's may be from it."""
+
+    clock: DatabaseClock
+    apart_max_s: float
+
+
 class Cluster:
     """Used in one event loop. `lost` is told why, ends the process, and does not return."""
 
     def __init__(
-        self, seat: Seat, lost: Callable[[str], NoReturn], threads: Threads | None = None
+        self,
+        seat: Seat,
+        lost: Callable[[str], NoReturn],
+        time: SharedTime | None = None,
+        threads: Threads | None = None,
     ) -> None:
         self._seat = seat
         self._lost = lost
+        self._time = time
         self._threads = threads or SeatThreads()
+        self.apart_s = 0.0  # this machine's clock before the database's, as was read last
         self._leading = asyncio.Event()
         self._alive_s = self._threads.steady_s()
         self._over = False
@@ -106,8 +125,18 @@ class Cluster:
         return self._seat.lease_s
 
     async def start(self) -> None:
-        """Sit down, and stay seated until `stop`. Raises `psycopg.Error` if that is refused."""
+        """Sit down, and stay seated until `stop`.
+
+        Raises `psycopg.Error` if the database refuses that, and `InputError` if this machine's
+        clock is too far from the database's.
+        """
         await self._threads.at_desk(self._seat.take)
+        reading = self._seat.reading
+        if self._time is not None and reading is not None:
+            if problem := self._apart(reading):
+                await self._threads.at_seat(self._seat.leave)
+                raise InputError("clock", "", problem, CLOCK_REMEDY)
+            self._follow(reading)
         self._alive_s = self._threads.steady_s()
         loop = asyncio.get_running_loop()
         self._threads.start_beating(lambda: self._beat(loop), self._seat.lease_s / BEATS)
@@ -211,12 +240,39 @@ class Cluster:
                 self._lost(f"the database ended the session: {error}")
         except Exception as error:  # a thread that ends in silence would end the daemon later
             self._lost(f"the seat cannot be kept: {error!r}")
+        reading = self._seat.reading
+        if self._time is not None and reading is not None:
+            if problem := self._apart(reading):
+                self._lost(problem)
+            loop.call_soon_threadsafe(self._follow, reading)
         if self._seat.leads and not self._leading.is_set():
             log.info("this daemon leads")
             loop.call_soon_threadsafe(self._leading.set)
+
+    def _apart(self, reading: Reading) -> str:
+        """Why this machine's clock cannot be believed; "" if it can."""
+        assert self._time is not None
+        if abs(reading.difference_s) <= self._time.apart_max_s:
+            return ""
+        return f"this machine's clock is {_apart(reading.difference_s)} the database's"
+
+    def _follow(self, reading: Reading) -> None:
+        """Go by the database's clock, and report when this machine's begins to differ."""
+        assert self._time is not None
+        before, self.apart_s = self.apart_s, reading.difference_s
+        self._time.clock.follow(reading)
+        if abs(self.apart_s) > APART_S >= abs(before):
+            words = _apart(self.apart_s)
+            log.warning("this machine's clock is %s the database's: look at its NTP", words)
+        elif abs(self.apart_s) <= APART_S < abs(before):
+            log.warning("this machine's clock agrees with the database's again")
 
     async def _sure(self, work: Awaitable[T]) -> T:
         try:
             return await work
         except psycopg.Error as error:
             self._lost(f"the database ended the session: {error}")
+
+
+def _apart(seconds: float) -> str:
+    return f"{abs(seconds):.1f} s {'ahead of' if seconds > 0 else 'behind'}"

@@ -20,6 +20,8 @@ from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.plan import Plan
 
 REPORT_AGE_MAX_S = 24 * 3600.0  # older results say little of a machine that went on running
+# A daemon's clock may be set back a little between the checks and their judgement.
+REPORT_AHEAD_MAX_S = 60.0
 BLOCKERS_MAX = 20  # a person reads the first; the report has all
 
 _REMEDY = {
@@ -89,19 +91,24 @@ def blockers(
                 "The checks are run again by themselves.",
             )
         )
-    if not 0 <= now - report.ended_at <= REPORT_AGE_MAX_S:
-        found.append(
-            _blocker(
-                Reason.CHECK_SKIPPED,
-                node.id,
-                f"the checks are older than {REPORT_AGE_MAX_S / 3600:.0f} hours",
-                "Run the checks again.",
-            )
-        )
+    found += _dated(node, report, now)
     found += _missing(node, report, demanded)
     if node.kind is NodeKind.HOST:
         found += _host(node, inventory)
     return tuple(found[:BLOCKERS_MAX])
+
+
+def _dated(node: Node, report: HealthReport, now: float) -> list[Blocker]:
+    """Return what is wrong with the time of a report."""
+    age_s = now - report.ended_at
+    if age_s > REPORT_AGE_MAX_S:
+        detail = f"the checks are older than {REPORT_AGE_MAX_S / 3600:.0f} hours"
+        return [_blocker(Reason.CHECK_SKIPPED, node.id, detail, "Run the checks again.")]
+    if age_s < -REPORT_AHEAD_MAX_S:
+        detail = f"the checks are dated {-age_s:.0f} s in the future: a clock was wrong"
+        remedy = "Set the daemon's clock by NTP, then run the checks again."
+        return [_blocker(Reason.CHECK_SKIPPED, node.id, detail, remedy)]
+    return []
 
 
 def issue(

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import cast
 from zlib import crc32
@@ -24,6 +24,7 @@ import psycopg
 from psycopg.rows import dict_row
 from sqlalchemy import make_url
 
+from provisioner.database_clock import Reading, since_boot, take_reading
 from provisioner.model.operation import OperationStatus
 from provisioner.store.postgres import CONNECT, LOCK_SPACE, postgres_url
 
@@ -46,11 +47,6 @@ class Peer:
     id: str
 
 
-def steady_s() -> float:
-    """Seconds that go on while this process is stopped, and while its machine sleeps."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
-
-
 class Seat:
     """One daemon's seat. Every method blocks; any `psycopg.Error` means that the seat is lost.
 
@@ -58,21 +54,30 @@ class Seat:
     desk, may wait as long as a table is locked, and belong into another.
     """
 
-    def __init__(self, database: str, id_: str, version: str, lease_s: float) -> None:
+    def __init__(
+        self,
+        database: str,
+        id_: str,
+        version: str,
+        lease_s: float,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
         self.id = id_
         self.number = 0
         self.leads = False
         self.lease_s = lease_s
-        self.sure_until = 0.0  # by `steady_s`
+        self.sure_until = 0.0  # by `since_boot`
+        self.reading: Reading | None = None  # the database's clock, as it was read last
         self._url = postgres_url(database)
         self._version = version
+        self._wall = wall  # this machine's own clock
         self._session: Session | None = None
         self._desk: Session | None = None
         self._turns: set[int] = set()
 
     def take(self) -> None:
         """Connect and sit down; raises `psycopg.Error` if that is not possible."""
-        before = steady_s()
+        before = since_boot()
         self._session = self._connect("provisioner seat", int(self.lease_s * 1000))
         self._desk = self._connect("provisioner desk", 0)
         with self._desk.transaction():  # nobody sees the row before its lock is taken
@@ -83,15 +88,15 @@ class Seat:
             )[0]
             self.number = int(str(row["number"]))
             assert self._lock(SEATS, self.number), "a new number is nobody's"
+        self.reading = take_reading(self._time, wall=self._wall)
         self.sure_until = before + self.lease_s * SAFE_PART
 
     def beat(self) -> None:
-        """Say that we live, and ask for the lead if nobody has it."""
-        before = steady_s()
+        """Say that we live, read the database's clock, and ask for the lead if nobody has it."""
+        before = since_boot()
         if not self.leads:
             self.leads = self._lock(LOCK_SPACE, LEADER)
-        else:
-            self._ask("SELECT 1 AS one", ())
+        self.reading = take_reading(self._time, wall=self._wall)
         self.sure_until = before + self.lease_s * SAFE_PART
 
     def try_turn(self, name: str) -> bool:
@@ -164,6 +169,10 @@ class Seat:
             row_factory=dict_row,
             **{**CONNECT, "application_name": name, "options": options},
         )
+
+    def _time(self) -> float:
+        [row] = self._ask("SELECT extract(epoch FROM clock_timestamp())::float8 AS now", ())
+        return cast(float, row["now"])
 
     def _lock(self, space: int, number: int) -> bool:
         rows = self._ask("SELECT pg_try_advisory_lock(%s, %s) AS taken", (space, number))

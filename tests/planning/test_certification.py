@@ -146,7 +146,7 @@ BLOCKER = Blocker(reason=Reason.NO_PATH, subject="x", detail="x", unblock="x")
         ({"plan": PLAN.model_copy(update={"in_flight": ("copy",)})}, Reason.DRIFT),
         ({"plan": PLAN.model_copy(update={"blockers": (BLOCKER,)})}, Reason.NO_PATH),
         ({"report": report(ended_at=NOW - 2 * DAY)}, Reason.CHECK_SKIPPED),
-        ({"report": report(ended_at=NOW + 60)}, Reason.CHECK_SKIPPED),
+        ({"report": report(ended_at=NOW + 61)}, Reason.CHECK_SKIPPED),
         ({"report": report(node="n2")}, Reason.DRIFT),
         ({"inventory": changed(system_serial="SYS2")}, Reason.DRIFT),
         ({"node": NODE.model_copy(update={"placement": Placement.MIXED})}, Reason.ISOLATION),
@@ -251,3 +251,14 @@ def test_a_tenant_may_reboot_what_it_was_given() -> None:
 
 def test_power_and_gaps_are_no_drift() -> None:
     assert ends(inventory=changed(power="Off")) == []
+
+
+def test_checks_from_the_future_are_said_to_be_that_and_a_small_step_of_the_clock_is_borne():
+    def of(ended_at: float) -> tuple[str, ...]:
+        found = certification.blockers(
+            node=NODE, inventory=INVENTORY, plan=PLAN, report=report(ended_at=ended_at), now=NOW
+        )
+        return tuple(b.detail for b in found if b.reason is Reason.CHECK_SKIPPED)
+
+    assert of(NOW + 40.0) == ()
+    assert of(NOW + 90.0) == ("the checks are dated 90 s in the future: a clock was wrong",)

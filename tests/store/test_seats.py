@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import NoReturn
@@ -10,8 +12,10 @@ from typing import NoReturn
 import psycopg
 import pytest
 
-from provisioner.control.cluster import Cluster
-from provisioner.store.seat import Seat, steady_s
+from provisioner.control.cluster import Cluster, SharedTime
+from provisioner.database_clock import DatabaseClock, since_boot
+from provisioner.model.input_error import InputError
+from provisioner.store.seat import Seat
 
 LEASE_S = 2.0  # the seat is sure for three quarters of it
 LIMIT_S = 30.0
@@ -20,13 +24,18 @@ LIMIT_S = 30.0
 class Daemon:
     """A seat with its cluster; `ends` records why it would have ended the process."""
 
-    def __init__(self, database: str, name: str) -> None:
+    def __init__(self, database: str, name: str, ahead_s: float = 0.0) -> None:
+        """`ahead_s`: of this daemon's machine, against the database's clock."""
         self.ends: list[str] = []
-        self.seat = Seat(database, name, "test", LEASE_S)
-        self.cluster = Cluster(self.seat, self._end)
+        self.ended = threading.Event()
+        self.ahead_s = ahead_s
+        self.clock = DatabaseClock()
+        self.seat = Seat(database, name, "test", LEASE_S, lambda: time.time() + self.ahead_s)
+        self.cluster = Cluster(self.seat, self._end, SharedTime(self.clock, 30.0))
 
     def _end(self, why: str) -> NoReturn:
         self.ends.append(why)
+        self.ended.set()
         raise SystemExit(why)
 
 
@@ -48,13 +57,13 @@ def test_a_lock_on_a_table_that_outlasts_the_lease_ends_no_daemon(database, tabl
         async with seated(database, "a", "b") as daemons:
             person = psycopg.connect(database)
             person.execute(f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE")
-            began = steady_s()
+            began = since_boot()
             waiting = [
                 asyncio.ensure_future(ask())
                 for d in daemons
                 for ask in (d.cluster.dead, d.cluster.living, d.cluster.active)
             ]
-            while steady_s() < began + 2 * LEASE_S:
+            while since_boot() < began + 2 * LEASE_S:
                 await asyncio.sleep(0.1)
                 for daemon in daemons:
                     daemon.cluster.check()
@@ -87,3 +96,40 @@ def test_a_turn_whose_waiter_was_cancelled_is_given_back(database):
             return [d.ends for d in daemons]
 
     assert asyncio.run(scenario()) == [[], []]
+
+
+def test_a_daemon_whose_clock_differs_goes_by_the_databases_and_reports_it(database, caplog):
+    async def scenario() -> tuple[float, float]:
+        daemon = Daemon(database, "a", ahead_s=-20.0)
+        await daemon.cluster.start()
+        try:
+            return daemon.cluster.apart_s, daemon.clock.now() - time.time()
+        finally:
+            await daemon.cluster.stop()
+
+    apart_s, off_s = asyncio.run(scenario())
+
+    assert -21.0 < apart_s < -19.0
+    assert abs(off_s) < 1.0  # the database is on this machine
+    assert "s behind the database's: look at its NTP" in caplog.text
+
+
+def test_a_daemon_whose_clock_is_beyond_the_limit_is_refused(database):
+    async def scenario() -> None:
+        await Daemon(database, "a", ahead_s=60.0).cluster.start()
+
+    with pytest.raises(InputError, match=r"60\.\d s ahead of the database's.*NTP"):
+        asyncio.run(scenario())
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_daemon_whose_clock_goes_beyond_the_limit_ends(database):
+    async def scenario() -> list[str]:
+        async with seated(database, "a") as [daemon]:
+            daemon.ahead_s = 60.0
+            await asyncio.to_thread(daemon.ended.wait, LIMIT_S)
+            return daemon.ends
+
+    [why, *_] = asyncio.run(scenario())
+
+    assert "ahead of the database's" in why

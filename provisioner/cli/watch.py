@@ -30,6 +30,7 @@ NOTES = {
     Way.STREAM: "it tells at once",
     Way.STREAM_BROKEN: "opened again and again; glances meanwhile",
     Way.SUBSCRIPTION: "it posts to our listener",
+    Way.UNPROVED: "nothing came: let it trust agent-ca.pem; glances",
     Way.POLLED: "glances and sweeps only",
 }
 

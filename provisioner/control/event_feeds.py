@@ -22,11 +22,18 @@ from provisioner.model.outcome import Blocker
 from provisioner.model.watch import Way
 from provisioner.ports import AlertBook, Clock, EventStreams, PortError
 from provisioner.redfish import subscriptions
+from provisioner.redfish.client import Redfish
+from provisioner.redfish.event_identity import resume_point
 from provisioner.redfish.events import Pushed, pushed
 
 log = logging.getLogger(__name__)
 
 BACKOFF_FIRST_S, BACKOFF_MAX_S = 2.0, 600.0
+LIVED_S = 60.0  # a stream that lasted so long is opened again at once; a service that is full of
+# them answers 200 and ends at once (bmcweb has ten)
+TEST_AGAIN_S = 6 * 3600.0  # a subscription is tried so often at most, unless something came by it
+TEST_SILENT_S = 3600.0  # ... and one by which nothing came yet
+TEST_TAKES_S = 120.0  # bmcweb retries three times
 BURST, PER_SECOND = 64.0, 2.0  # documents of one BMC; a healthy one sends a few an hour
 SPREAD = 8  # streams of one round begin within so many seconds of one another
 
@@ -78,6 +85,8 @@ class EventFeeds:
         self._ours: dict[Key, Subscription] = {}
         self._keys: dict[str, Key] = {}  # of `_ours` by its id, which is how an event names it
         self._at: Counter[str] = Counter()  # of `_ours` by node
+        self._tested: dict[str, float] = {}  # id -> when a test event was last accepted
+        self._came: dict[str, float] = {}  # id -> when something last came by it
         self._rates: dict[str, Rate] = {}
         self.broke: set[Key] = set()  # streams that broke since the last round
 
@@ -101,7 +110,14 @@ class EventFeeds:
         if (node, bmc) in self._following:
             return Way.STREAM if (node, bmc) in self._connected else Way.STREAM_BROKEN
         made = self._ours.get((node, bmc))
-        return Way.SUBSCRIPTION if made is not None and made.path else Way.POLLED
+        if made is None or not made.path:
+            return Way.POLLED
+        return Way.SUBSCRIPTION if self._delivers(made) else Way.UNPROVED
+
+    def _delivers(self, made: Subscription) -> bool:
+        """Whether something came by it, and again since it was last tried."""
+        tested, came = self._tested.get(made.id, 0.0), self._came.get(made.id, 0.0)
+        return made.delivers and (came >= tested or self._clock.now() - tested <= TEST_TAKES_S)
 
     def tells(self, node: str, bmc: str) -> bool:
         """Whether this BMC's news come to us without our asking."""
@@ -152,17 +168,21 @@ class EventFeeds:
     async def delivered(self, subscription_id: str, document: Any) -> int:
         """Something was posted to our listener; the HTTP status that answers it.
 
-        Whoever does not know the subscription's secret is nobody: nothing is said of why.
+        The unguessable id is the secret. A context counts where there is one: bmcweb's metric
+        reports carry it, its events do not.
         """
         found = pushed(document)
         key = self._keys.get(subscription_id)
         made = None if key is None else self._ours.get(key)
         given = hashlib.sha256(found.context.encode("utf-8", "replace")).hexdigest()
-        if made is None or not hmac.compare_digest(given, made.context):
+        if made is None or (found.context and not hmac.compare_digest(given, made.context)):
             return 404
         rate = self._rates.setdefault(made.id, Rate(self._clock.now()))
         if not rate.admits(self._clock.now()):
             return 429
+        self._came[made.id] = self._clock.now()
+        if not made.delivers:
+            await self._prove(made, delivers=True)
         await self._receive(made.node, made.bmc, found)
         return 204
 
@@ -174,27 +194,37 @@ class EventFeeds:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _follow(self, node: Node, bmc: BmcRef, path: str) -> None:
-        """One BMC's stream, opened again for ever, ever less often."""
+        """One BMC's stream, opened again for ever: at once after one that lived, else less often.
+
+        A stream on which nothing comes is no failure: a well BMC has nothing to say for days.
+        """
         assert self._streams is not None
         last_id, wait_s = "", BACKOFF_FIRST_S
         rate = Rate(self._clock.now())
         await self._clock.sleep(len(self._following) % SPREAD)
         while True:
+            began: float | None = None
             try:
                 address = await self._eyes.reach.address(node, bmc)
                 if isinstance(address, Blocker):
                     return
                 async with self._streams.open(address, path, last_id) as events:
                     self._connected.add((node.id, bmc.name))
+                    began, number = self._clock.now(), 0
                     async for event_id, document in events:
-                        last_id, wait_s = event_id or last_id, BACKOFF_FIRST_S
+                        read = pushed(document)
+                        number += 1
+                        last_id = resume_point(last_id, event_id, number, read)
                         await self._clock.sleep(rate.wait_s(self._clock.now()))
-                        await self._receive(node.id, bmc.name, pushed(document))
+                        await self._receive(node.id, bmc.name, read)
             except PortError as error:
                 log.info("%s/%s: its event stream broke: %s", node.id, bmc.name, error)
             finally:
                 self._connected.discard((node.id, bmc.name))
             self.broke.add((node.id, bmc.name))
+            if began is not None and self._clock.now() - began >= LIVED_S:
+                wait_s = BACKOFF_FIRST_S
+                continue
             await self._clock.sleep(wait_s)
             wait_s = min(wait_s * 2, BACKOFF_MAX_S)
 
@@ -211,6 +241,7 @@ class EventFeeds:
                 current = made.destination.startswith(self._listener)
                 if path and await subscriptions.stands(client.service, path, made.destination):
                     if current and made.path:
+                        await self._try(client, made)
                         return
                     # of an earlier address of ours, or one whose secret may not be the one we know
                     if await subscriptions.end(client.service, path, made.destination):
@@ -234,8 +265,37 @@ class EventFeeds:
         if isinstance(path_or_no, Blocker):
             log.info("%s/%s: no subscription: %s", node.id, bmc.name, path_or_no)
             return
-        self._keep(new.model_copy(update={"path": path_or_no}))
+        self._keep(self._ours[key].model_copy(update={"path": path_or_no}))
         await self._book.put_subscription(self._ours[key])
+        try:
+            await self._try(client, self._ours[key])
+        except PortError as error:
+            log.info("%s/%s: no test event now: %s", node.id, bmc.name, error)
+
+    async def _try(self, client: Redfish, made: Subscription) -> None:
+        """Have a test event sent, if nothing came by this subscription lately.
+
+        What was sent at the last time and did not come is why it counts as silent from now on.
+        """
+        now = self._clock.now()
+        tested, came = self._tested.get(made.id, 0.0), self._came.get(made.id, 0.0)
+        if made.delivers and not self._delivers(made):
+            await self._prove(made, delivers=False)
+        again_s = TEST_AGAIN_S if made.delivers else TEST_SILENT_S
+        if now - max(tested, came) < again_s:
+            return
+        refused = await subscriptions.submit_test(client.service)
+        if refused is not None:
+            log.info("%s/%s: no test event: %s", made.node, made.bmc, refused)
+            return
+        self._tested[made.id] = now
+
+    async def _prove(self, made: Subscription, *, delivers: bool) -> None:
+        """Write down whether anything comes by a subscription."""
+        words = "events come by" if delivers else "no test event came by"
+        log.info("%s/%s: %s our subscription", made.node, made.bmc, words)
+        self._keep(made.model_copy(update={"delivers": delivers}))
+        await self._book.put_subscription(self._ours[made.node, made.bmc])
 
     def _keep(self, made: Subscription) -> None:
         key = made.node, made.bmc
@@ -250,7 +310,8 @@ class EventFeeds:
         await self._book.drop_subscription(made.id)
         if self._ours.pop((made.node, made.bmc), None) is None:
             return
-        self._keys.pop(made.id, None)
+        for kept in (self._keys, self._tested, self._came):
+            kept.pop(made.id, None)
         self._at[made.node] -= 1
         if not self._at[made.node]:
             del self._at[made.node]

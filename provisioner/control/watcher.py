@@ -12,6 +12,7 @@ from zlib import crc32
 
 from provisioner.control.alert_keeper import AlertKeeper
 from provisioner.control.event_feeds import EventFeeds
+from provisioner.control.event_memory import EventMemory
 from provisioner.control.leaf_counts import LeafCounts
 from provisioner.control.look_lane import LookLane
 from provisioner.control.port_watch import PortReport, PortWatch
@@ -31,6 +32,7 @@ from provisioner.settings import Settings
 
 ROUND_S = 5.0  # an alert's effect, a new node, an override's end are seen within this
 LOOKS_MAX = 128  # nodes that are looked at at the same time; the budget is what holds them back
+LOOK_AGAIN_S = 300.0  # what BMCs say by themselves brings a sweep of a node so often at most
 SWEEPS_MAX = 16  # the same of sweeps: some hundred requests each
 
 
@@ -53,6 +55,7 @@ class _Turns:
     sweep_at: float
     parts_at: float
     began_at: float
+    pushed_at: float = float("-inf")  # when an event last brought a sweep, or will
     heard: dict[str, float] = field(default_factory=dict)
     asked: dict[str, float] = field(default_factory=dict)  # when a glance at it was answered
     metrics: dict[str, dict[str, float]] = field(default_factory=dict)
@@ -74,6 +77,7 @@ class Watcher:
     ) -> None:
         self._store, self._clock, self._settings = store, clock, settings
         self.may_watch = may_watch  # an overloaded daemon puts routine looks off
+        self._memory = EventMemory(parts.book)
         self.keeper = AlertKeeper(parts.book, store, clock, submit)
         self.eyes = OutOfBand(reach, clock, settings.watch_requests_per_s)
         self.feeds = EventFeeds(
@@ -139,18 +143,22 @@ class Watcher:
         await self.keeper.tidy(nodes)
 
     async def receive(self, node_id: str, bmc: str, found: Pushed) -> None:
-        """A BMC told something by itself."""
+        """Take in what a BMC sent by itself; what it sent before, and replays, changes nothing."""
         node = self._nodes.get(node_id)
         turns = self._turns.get(node_id)
         if node is None or turns is None:
             return
         now = self._clock.now()
         turns.heard[bmc] = now
-        if found.asks_for_a_look:
-            turns.sweep_at = turns.parts_at = min(turns.sweep_at, now)
+        found = await self._memory.drop_repeats(node_id, bmc, found)
+        if found.asks_for_a_look and turns.pushed_at <= now:
+            turns.pushed_at = max(now, turns.pushed_at + LOOK_AGAIN_S)
+            turns.sweep_at = turns.parts_at = min(turns.sweep_at, turns.pushed_at)
         told = [*signals(found, node_id, bmc, now)]
         told += self._measured(node_id, turns, bmc, found.metrics)
-        if await self.keeper.report(node_id, told):
+        changed = await self.keeper.report(node_id, told)
+        await self._memory.remember(node_id, bmc, found)
+        if changed:
             await self.keeper.consider(node)
 
     def _measured(

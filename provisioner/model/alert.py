@@ -93,3 +93,4 @@ class Subscription(Record):
     context: str  # SHA-256 of the secret that the BMC sends with every event
     destination: str
     made_at: float
+    delivers: bool = False  # something came through since it was made, and since it was last tried

@@ -17,7 +17,8 @@ class Way(StrEnum):
 
     STREAM = "stream"  # server-sent events, connected now
     STREAM_BROKEN = "stream broken"  # it is tried again
-    SUBSCRIPTION = "subscription"  # it posts to our listener
+    SUBSCRIPTION = "subscription"  # it posts to our listener, and something came through
+    UNPROVED = "subscription unproved"  # it took our subscription, and nothing came through
     POLLED = "polled"  # it offers no way that we may use, or was not asked yet
 
 

@@ -33,6 +33,14 @@ class AlertBook(Protocol):
     async def put_subscription(self, subscription: Subscription) -> None: ...
     async def drop_subscription(self, subscription_id: str) -> None: ...
 
+    async def received_events(self, node: str, bmc: str) -> Sequence[str]:
+        """Identities of the newest events that were taken in from this BMC, the newest last."""
+        ...
+
+    async def put_received_events(self, node: str, bmc: str, identities: Sequence[str]) -> None:
+        """Replace them."""
+        ...
+
 
 class EventStreams(Protocol):
     """Server-sent events of BMCs. Raises `PortError` subclasses only, also while reading."""

@@ -6,6 +6,8 @@ reason to keep a session: when the login ends, the stream is opened again with t
 
 from __future__ import annotations
 
+import asyncio
+import socket
 from base64 import b64encode
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -28,9 +30,10 @@ from provisioner.redfish.session import ROOT, Login
 from provisioner.redfish.sse import SseReader
 from provisioner.redfish.transport import RedfishTransport
 
-# Nothing at all for so long: the connection may be dead, which TCP alone would not tell. Services
-# are asked to send a comment now and then (DSP0266 13.5.2), but no interval is named.
-IDLE_MAX_S = 600.0
+ANSWER_MAX_S = 60.0  # bmcweb answers within one, and holds an upload's answer for 40 s
+# Nothing comes for days from a well BMC: bmcweb sends no comments. TCP itself finds out that a
+# connection is dead (option, seconds or probes): after 2 minutes without an answer it is over.
+_KEEP_ALIVE = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4))
 
 
 class RedfishStreams:
@@ -40,11 +43,9 @@ class RedfishStreams:
         self,
         transport: RedfishTransport,
         ca_file: Path | None = None,
-        idle_max_s: float = IDLE_MAX_S,
     ) -> None:
         self._transport = transport
         self._trust = Trust(ca_file)
-        self._idle_max_s = idle_max_s
         self._session: aiohttp.ClientSession | None = None
 
     @asynccontextmanager
@@ -66,6 +67,7 @@ class RedfishStreams:
             if response.status != 200 or kind != "text/event-stream":
                 told = f"{where}: no event stream (HTTP status {response.status})"
                 raise Unreachable(told, maybe_executed=False)
+            _keep_alive(response)
             yield _events(where, response, last_id)
         finally:
             response.close()
@@ -85,15 +87,14 @@ class RedfishStreams:
         headers |= _credentials(login)
         try:
             tls = self._trust.option(bmc.url, bmc.pin, insecure=bmc.insecure)
-            return await self._opened().get(
-                own_url(bmc.url, path),
-                headers=headers,
-                ssl=tls,
-                allow_redirects=False,
-                timeout=aiohttp.ClientTimeout(
-                    total=None, sock_connect=CONNECT_MAX_S, sock_read=self._idle_max_s
-                ),
-            )
+            async with asyncio.timeout(ANSWER_MAX_S):  # until it begins; it never ends
+                return await self._opened().get(
+                    own_url(bmc.url, path),
+                    headers=headers,
+                    ssl=tls,
+                    allow_redirects=False,
+                    timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_MAX_S),
+                )
         except (PortError, *FAILURES) as error:
             raise port_error(where, error, Attempt(safe=True)) from None
 
@@ -107,6 +108,18 @@ class RedfishStreams:
                 headers={"User-Agent": "provisioner"},
             )
         return self._session
+
+
+def _keep_alive(response: aiohttp.ClientResponse) -> None:
+    """Let TCP ask whether the other end is still there, and wait for events without a limit."""
+    connection = response.connection
+    transport = connection.transport if connection is not None else None
+    opened = transport.get_extra_info("socket") if transport is not None else None
+    if opened is not None:
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in _KEEP_ALIVE:
+            if hasattr(socket, name):  # not everywhere
+                opened.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 async def _events(

@@ -73,6 +73,13 @@ _LOOK = frozenset(
 )
 
 
+_CAME_OR_WENT = frozenset({"ResourceCreated", "ResourceRemoved"})
+_OF_PARTS = re.compile(
+    r"/redfish/v1/(Chassis|Systems|Managers|UpdateService/(Firmware|Software)Inventory)"
+    r"(?!.*/(LogServices|Certificates|VirtualMedia)(/|$))(/|$)"
+)
+
+
 class RedfishEvent(Record):
     """One event record (DSP0268, Event.Events)."""
 
@@ -82,6 +89,8 @@ class RedfishEvent(Record):
     said: str = ""
     severity: str = ""
     origin: str = ""  # path of the resource it began at
+    id: str = ""  # EventId; many services count from 1 again after each restart
+    timestamp: str = ""  # EventTimestamp as it is sent, by the BMC's own clock
 
 
 class Metric(Record):
@@ -92,7 +101,8 @@ class Metric(Record):
 
 
 class Pushed(Record):
-    """What one document told. `context` is what the subscriber gave at subscription."""
+    """What one document told. `context` is what the subscriber gave at subscription, "" if the
+    document carries none (bmcweb's events do not, its metric reports do)."""
 
     context: str = ""
     events: tuple[RedfishEvent, ...] = ()
@@ -101,7 +111,7 @@ class Pushed(Record):
     @property
     def asks_for_a_look(self) -> bool:
         """Whether versions or parts may have changed."""
-        return any(e.key in _LOOK for e in self.events)
+        return any(_asks_for_a_look(event) for event in self.events)
 
 
 def pushed(document: Any) -> Pushed:
@@ -109,10 +119,35 @@ def pushed(document: Any) -> Pushed:
     body = as_object(document)
     context = body.get("Context")
     return Pushed(
-        context=context if isinstance(context, str) and len(context) <= 256 else "",
+        context=_context(context),
         events=tuple(_events(body.get("Events"))),
         metrics=tuple(_metrics(body.get("MetricValues"))),
     )
+
+
+def _context(value: Any) -> str:
+    """The context; what no context of ours can be is kept as text that none equals."""
+    if value is None:
+        return ""
+    return value if isinstance(value, str) and len(value) <= 256 else "?"
+
+
+def is_meaningful(event: RedfishEvent) -> bool:
+    """Return whether an alert or a look at the node may follow from this event."""
+    return _asks_for_a_look(event) or _signal(event, "", "", 0.0) is not None
+
+
+def _asks_for_a_look(event: RedfishEvent) -> bool:
+    """Whether versions or parts may have changed.
+
+    Of resources that came or went only parts, managers and firmware count: each login by anybody
+    creates a session, and is an event of its own on NVIDIA's baseboards (NVIDIA/bmcweb 7f3a16ae).
+    """
+    if event.key not in _LOOK:
+        return False
+    if event.key not in _CAME_OR_WENT or not event.origin:
+        return True
+    return _OF_PARTS.match(event.origin) is not None
 
 
 def signals(found: Pushed, node: str, bmc: str, now: float) -> tuple[Signal, ...]:
@@ -135,6 +170,8 @@ def _events(value: Any) -> Iterator[RedfishEvent]:
             said=text(item.get("Message")) or "",
             severity=text(item.get("MessageSeverity") or item.get("Severity")) or "",
             origin=path_of(item.get("OriginOfCondition")) or "",
+            id=text(item.get("EventId")) or "",
+            timestamp=text(item.get("EventTimestamp")) or "",
         )
 
 

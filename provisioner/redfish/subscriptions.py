@@ -6,13 +6,25 @@ given to somebody else's since the BMC restarted.
 
 from __future__ import annotations
 
+from typing import Any
+
 from provisioner.model.base import Record
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.redfish.accounts import subscribe
 from provisioner.redfish.messages import body_of, refusal
-from provisioner.redfish.parsing import link, path_of, text, truth
-from provisioner.redfish.service import UNBLOCK, Service
+from provisioner.redfish.parsing import link, objects, path_of, text, truth
+from provisioner.redfish.service import UNBLOCK, Service, action_of, not_offered, target_of
 
+# in each version of the registry, and no cause for anybody's alarm
+_TEST_MESSAGE = "Base.1.0.Success"
+_TEST_VALUES: dict[str, Any] = {
+    "EventId": "1",
+    "EventTimestamp": "2026-01-01T00:00:00Z",
+    "Message": "A test of this subscription",
+    "MessageArgs": [],
+    "OriginOfCondition": "/redfish/v1/EventService",
+    "Severity": "OK",
+}
 LISTED_MAX = 64  # subscriptions of one BMC that are looked through; bmcweb has 20 at most
 
 
@@ -35,6 +47,33 @@ async def offer(service: Service) -> Offer:
 async def make(service: Service, destination: str, context: str) -> str | Blocker:
     """Subscribe; the subscription's path."""
     return await subscribe(service, destination, context)
+
+
+async def submit_test(service: Service) -> Blocker | None:
+    """Ask for a test event to all subscribers. None: it was accepted, and is on its way.
+
+    DSP0268 wants a MessageId; AMI and Supermicro list what else they want in an ActionInfo, Dell
+    and HPE an EventType in the action itself (recorded trees).
+    """
+    events = await service.part("EventService")
+    action = action_of(events.data, "EventService.SubmitTestEvent")
+    target = target_of(action)
+    if target is None:
+        return not_offered("events", "test events")
+    info = path_of(action.get("@Redfish.ActionInfo"))
+    listed = (await service.get(info)).get("Parameters") if info is not None else None
+    body: dict[str, Any] = {"MessageId": _TEST_MESSAGE}
+    for parameter in objects(listed or []):
+        name = text(parameter.get("Name")) or ""
+        allowed = parameter.get("AllowableValues")
+        if name in _TEST_VALUES and name != "MessageId":
+            first = allowed[0] if isinstance(allowed, list) and allowed else _TEST_VALUES[name]
+            body[name] = text(first) or "" if isinstance(first, str) else first
+    types = action.get("EventType@Redfish.AllowableValues")
+    if isinstance(types, list) and "Alert" in types:
+        body["EventType"] = "Alert"
+    reply = await service.post(target, body, "events")
+    return reply if isinstance(reply, Blocker) else None
 
 
 async def stands(service: Service, path: str, destination: str) -> bool:

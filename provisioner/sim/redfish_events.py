@@ -1,7 +1,9 @@
 """EventService of a simulated BMC: subscriptions and streams; events go to whoever asked.
 
 Recorded BMCs of AMI, Dell and BlueField all name a `ServerSentEventUri`; Dell's service is disabled
-as it is shipped. Like bmcweb, a stream begins after `Last-Event-ID` as far as events are kept.
+as it is shipped. The rest is as NVIDIA/bmcweb 7f3a16ae does, which was run: frames of a stream are
+numbered from 1 for each connection, and `Last-Event-ID` is looked up in the counter of events; no
+comments are sent; events that are posted carry no Context; subscriptions outlive a restart.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Callable
+from zlib import crc32
 
 from provisioner.sim.machine import Machine
 from provisioner.sim.parts import Bmc
@@ -21,7 +24,7 @@ SUBSCRIPTIONS = f"{EVENTS}/Subscriptions"
 STREAM = f"{EVENTS}/SSE"
 SUBSCRIPTIONS_MAX = 20  # bmcweb's limit
 STREAMS_MAX = 10  # ours: no vendor publishes one
-EVENTS_KEPT = 64
+EVENTS_KEPT = 200  # bmcweb's
 
 Deliver = Callable[[str, Json], None]
 """Sends an event to a destination; what becomes of it does not matter to the BMC."""
@@ -34,8 +37,8 @@ class Events:
         self.machine, self.bmc, self.deliver = machine, bmc, deliver
         self.subscriptions: dict[str, Json] = {}
         self.streamed = True  # False: a service without streams
-        self.kept: deque[tuple[int, bytes]] = deque(maxlen=EVENTS_KEPT)
-        self._listening: list[Callable[[bytes], None]] = []
+        self.kept: deque[tuple[int, Json]] = deque(maxlen=EVENTS_KEPT)
+        self._listening: list[Callable[[Json], None]] = []
         self._counted = self._told = 0
         bmc.on_reset.append(self._forget)
 
@@ -49,9 +52,9 @@ class Events:
         if not body["Destination"].startswith(("http://", "https://")):
             return error(400, "PropertyValueFormatError", body["Destination"], "Destination")
         if len(self.subscriptions) >= SUBSCRIPTIONS_MAX:
-            return error(503, "SessionLimitExceeded")
+            return error(503, "EventSubscriptionLimitExceeded")
         self._counted += 1
-        name = str(self._counted)
+        name = str(crc32(f"{self.bmc.name} {self._counted}".encode()))  # any 32 bits
         self.subscriptions[name] = {
             "@odata.id": f"{SUBSCRIPTIONS}/{name}",
             "@odata.type": "#EventDestination.v1_10_0.EventDestination",
@@ -65,7 +68,8 @@ class Events:
             "DeliveryRetryPolicy": "TerminateAfterRetries",
         }
         place = f"{SUBSCRIPTIONS}/{name}"
-        return answer(201, self.subscriptions[name], {"Location": place})
+        said = message("Base.1.18.Created", "The resource was created successfully")
+        return answer(201, {"@Message.ExtendedInfo": [said]}, {"Location": place})
 
     def _subscription(self, name: str) -> Resource | None:
         if name not in self.subscriptions:
@@ -73,53 +77,53 @@ class Events:
 
         def delete(_: Request) -> Answer:
             del self.subscriptions[name]
-            return answer(204)
+            return answer(200)
 
         return Resource(lambda: self.subscriptions[name], delete=delete)
 
     def _forget(self, _: float) -> None:
-        """A BMC that restarts has no streams, and no subscriptions that it never wrote down."""
-        self.subscriptions.clear()
+        """A BMC that restarts has no streams and no events; its subscriptions are written down."""
         self.kept.clear()
+        self._told = 0
 
     def _stream(self, request: Request) -> Answer:
         if len(self._listening) >= STREAMS_MAX:
             return error(503, "ServiceTemporarilyUnavailable", "10")
         last = request.headers.get("last-event-id", "")
         after = int(last) if last.isascii() and last.isdigit() else self._told
-        missed = [piece for number, piece in self.kept if number > after]
+        missed = [document for number, document in self.kept if number > after]
 
         def listen(send: Callable[[bytes], None]) -> Callable[[], None]:
-            self._listening.append(send)
-            send(b": hello\n\n")
-            for piece in missed:
-                send(piece)
-            return lambda: self._listening.remove(send)
+            frames = 0
+
+            def send_frame(document: Json) -> None:
+                nonlocal frames
+                frames += 1
+                send(f"id: {frames}\ndata: {json.dumps(document)}\n\n".encode())
+
+            self._listening.append(send_frame)
+            for document in missed:
+                send_frame(document)
+            return lambda: self._listening.remove(send_frame)
 
         stream: Listen = listen
         return Answer(200, {"Content-Type": "text/event-stream"}, stream=stream)
 
     def _send(self, document: Json) -> None:
-        self._told += 1
-        piece = f"id: {self._told}\ndata: {json.dumps(document)}\n\n".encode()
-        self.kept.append((self._told, piece))
         for send in tuple(self._listening):
-            send(piece)
+            send(document)
 
-    def emit(self, key: str, text: str, args: list[str], now: float) -> None:
+    def emit(self, key: str, text: str, args: list[str], now: float, *, origin: str = "") -> None:
         """Tell every subscriber."""
         record = message(key, text, args)
-        record |= {"EventId": str(self._counted), "EventTimestamp": stamp(now), "MemberId": "0"}
-        record["EventType"] = "Alert"
-        self._send({
-            "@odata.type": "#Event.v1_7_0.Event", "Id": "1", "Name": "Event Array",
-            "Events": [record],
-        })  # fmt: skip
+        self._told += 1
+        record |= {"EventId": str(self._told), "EventTimestamp": stamp(now), "MemberId": "0"}
+        record |= {"EventType": "Event", **({"OriginOfCondition": origin} if origin else {})}
+        document = {"@odata.type": "#Event.v1_7_0.Event", "Name": "Event Log", "Events": [record]}
+        self.kept.append((self._told, document))
+        self._send(document)
         for subscription in self.subscriptions.values():
-            self.deliver(subscription["Destination"], {
-                "@odata.type": "#Event.v1_7_0.Event", "Id": "1", "Name": "Event Array",
-                "Context": subscription["Context"], "Events": [record],
-            })  # fmt: skip
+            self.deliver(subscription["Destination"], document)
 
     def report(self, name: str, values: Json) -> None:
         """Send a metric report: property -> value."""

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, bindparam, delete, insert, select
 from provisioner.model.alert import Alert, Override, Subscription
 from provisioner.store import journal as chain
 from provisioner.store.records import clean, parse
-from provisioner.store.schema import alerts, overrides, subscriptions
+from provisioner.store.schema import alerts, overrides, received_events, subscriptions
 from provisioner.store.sql_store import SqlStore
 
 KEPT_MAX = 256  # cleared alerts of one node that are kept
@@ -59,6 +59,12 @@ class AlertRows:
         await self._store.write(
             lambda c: c.execute(delete(rows).where(rows.c.id == subscription_id))
         )
+
+    async def received_events(self, node: str, bmc: str) -> Sequence[str]:
+        return await self._store.read(lambda c: read_received_events(c, node, bmc))
+
+    async def put_received_events(self, node: str, bmc: str, identities: Sequence[str]) -> None:
+        await self._store.write(lambda c: put_received_events(c, node, bmc, identities))
 
 
 def put_alerts(
@@ -143,6 +149,25 @@ def read_subscriptions(connection: Connection) -> tuple[Subscription, ...]:
     order = (subscriptions.c.node, subscriptions.c.bmc)
     rows = connection.execute(select(subscriptions.c.body).order_by(*order))
     return tuple(parse(Subscription, row.body, "subscriptions") for row in rows)
+
+
+def read_received_events(connection: Connection, node: str, bmc: str) -> tuple[str, ...]:
+    """Identities of the events of this BMC that were taken in; () if none were."""
+    query = select(received_events.c.identities).where(_of_bmc(node, bmc))
+    return tuple((connection.execute(query).scalar() or "").split())
+
+
+def put_received_events(
+    connection: Connection, node: str, bmc: str, identities: Sequence[str]
+) -> None:
+    """Replace them: one row for each BMC that ever sent an event that meant something."""
+    connection.execute(delete(received_events).where(_of_bmc(node, bmc)))
+    row = {"node": node, "bmc": bmc, "identities": " ".join(identities)}
+    connection.execute(insert(received_events).values(row))
+
+
+def _of_bmc(node: str, bmc: str) -> Any:
+    return (received_events.c.node == node) & (received_events.c.bmc == bmc)
 
 
 def _same(alert: Alert) -> Any:

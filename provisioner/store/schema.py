@@ -268,6 +268,14 @@ subscriptions = Table(
     Column("body", Text, nullable=False),  # with the digest of its secret, never the secret
 )
 
+received_events = Table(
+    "received_events",
+    metadata,
+    Column("node", String, ForeignKey("nodes.id"), primary_key=True),
+    Column("bmc", String, primary_key=True),
+    Column("identities", Text, nullable=False),  # of the newest events, separated by blanks
+)
+
 fabric_sessions = Table(
     "fabric_sessions",
     metadata,

@@ -15,6 +15,7 @@ from provisioner.event_loop import new_event_loop
 from provisioner.execution.reach import Reach
 from provisioner.execution.watch import OutOfBand
 from provisioner.model.node import BmcRef, Node, NodeKind, State
+from provisioner.model.watch import Way
 from provisioner.ports import BmcAddress, Secret
 from provisioner.redfish.event_stream import RedfishStreams
 from provisioner.redfish.events import Pushed
@@ -47,7 +48,7 @@ class Room:
 
     def __init__(self, site: Site, address: BmcAddress, transport: RedfishTransport) -> None:
         self.site, self.address, self.transport = site, address, transport
-        self.streams = RedfishStreams(transport, idle_max_s=20)
+        self.streams = RedfishStreams(transport)
 
     @property
     def events(self) -> Events:
@@ -86,11 +87,24 @@ class Subscribed(Room):
     bmc: BmcRef
 
     async def received(self, count: int) -> list[str]:
+        """Keys of what came, once there are so many; test events of the subscription are none."""
         for _ in range(200):
-            if len(self.came) >= count:
+            if len(self._keys()) >= count:
                 break
             await asyncio.sleep(0.05)
-        return [event.key for _, _, found in self.came for event in found.events]
+        return self._keys()
+
+    def _keys(self) -> list[str]:
+        keys = [event.key for _, _, found in self.came for event in found.events]
+        return [key for key in keys if key != "Success"]
+
+    async def until(self, way: Way) -> bool:
+        """Wait until the BMC's events come in this way; whether they do."""
+        for _ in range(200):
+            if self.feeds.way("su0-n00", "host") is way:
+                return True
+            await asyncio.sleep(0.05)
+        return False
 
 
 class Listening:

@@ -155,7 +155,7 @@ def test_a_stream_that_breaks_is_opened_again_after_the_last_event(tmp_path: Pat
         url = serving.url()
         assert await serving.until(lambda _: url in serving.streams.open_now, 900)
         await serving.world.clock.sleep(30)
-        serving.events().emit("Base.1.18.Success", "nothing", [], 0.0)
+        serving.events().emit("Base.1.18.Success", "nothing", [], serving.world.clock.now())
         await serving.world.clock.sleep(5)
         serving.streams.break_off(url)
         fall_off_the_bus(serving)  # while nobody listens

@@ -15,7 +15,7 @@ from provisioner.execution.case_evidence import EvidenceCollector
 from provisioner.execution.executor import Executor
 from provisioner.execution.hold import Hold
 from provisioner.model.alert import Alert
-from provisioner.model.case import Case, Outcome, RemedyTry, Stage, Ticket
+from provisioner.model.case import Case, Outcome, PartClass, RemedyTry, Stage, Suspect, Ticket
 from provisioner.model.matrix import Matrix
 from provisioner.model.node import Node, State
 from provisioner.model.operation import ActionStatus
@@ -72,6 +72,9 @@ class Mender:
         try:
             if case.stage is Stage.RETIRING or 0 < case.retire_at <= self._clock.now():
                 return await self._retirer.turn(hold, case, node)
+            if case.stage is not Stage.RETURNING and not policy.is_taken_over(node, case):
+                await self._ask_to_take_over(case, node)
+                return ()
             match case.stage:
                 case Stage.OPENED | Stage.EVIDENCE:
                     await self._collect(case, node)
@@ -222,6 +225,15 @@ class Mender:
         asked_case = case.entered(Stage.HARDWARE, now, tries=tries, note=chosen.work, ticket=ticket)
         row = ("case_hardware", case.node, {"case": case.id, "work": chosen.work})
         await self._book.save_case(asked_case, journal=[row], now=now)
+
+    async def _ask_to_take_over(self, case: Case, node: Node) -> None:
+        """A machine that may not be ours is a question for people; nothing is sent to it."""
+        host = Suspect(
+            part="host", kind=PartClass.HOST, confidence=0.0, rule="not taken over", why=case.reason
+        )
+        work = policy.describe_take_over(node)
+        asked = People(rung=None, suspect=host, attempt=0, work=work)
+        await self._ask_people(case, asked, self._clock.now())
 
     # --- carrying it out
 

@@ -20,6 +20,7 @@ from provisioner.model.case import Case, Stage
 from provisioner.model.node import Node, NodeKind, Placement, State
 from provisioner.model.outcome import Blocker
 from provisioner.model.tenant import MAINTENANCE_VRF
+from provisioner.planning.case_policy import is_taken_over
 from provisioner.planning.journey import may_enter
 from provisioner.planning.parts import STRANGER
 from provisioner.ports import Store
@@ -46,6 +47,10 @@ class Retirer:
         """One step nearer to the end; what stands in the way."""
         if case.stage is not Stage.RETIRING:
             await self._begin(hold, case, node)
+            return ()
+        if not is_taken_over(node, case) and node.placement is Placement.NONE:
+            await farewell.forget(self._site, node)
+            await self._end(hold, case, node, "it was not taken over")
             return ()
         if node.kind is NodeKind.HOST and node.placement is not Placement.MAINTENANCE:
             return await self._fence(hold, node)

@@ -17,6 +17,7 @@ from provisioner.model.case import Case, Stage, Ticket
 from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker
 from provisioner.planning import evidence_bundle, ticket_words
+from provisioner.planning.case_policy import is_taken_over
 from provisioner.ports import Clock, PortError, StaleWrite, Store
 from provisioner.ports.cases import CaseBook
 from provisioner.ports.tickets import TicketRef, TicketSystem
@@ -108,7 +109,7 @@ class Ticketing:
         working = case.stage is Stage.HARDWARE
         if working and not case.ticket.bundle:
             case = await self._bundle(case)
-        if self._settings.repair_led:
+        if self._settings.repair_led and is_taken_over(node, case):
             case = await self._led(case, node, kept.led, on=working)
         if self._system is not None:
             await self._tell(case, node, kept.ticket, self._system)

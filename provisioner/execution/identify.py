@@ -98,7 +98,7 @@ class Identifier:
         profile = choose_profile(inventory, release, node.kind)
         if isinstance(profile, Blocker):
             return Identified(node=node, inventory=inventory, blockers=(profile,))
-        blockers = bill_of_materials(node, inventory, release.profiles[profile])
+        blockers = bill_of_materials(node, inventory, profile, release.profiles[profile])
         if blockers:
             return Identified(node=node, inventory=inventory, blockers=blockers)
         return Identified(
@@ -131,18 +131,24 @@ class Identifier:
         return ours if isinstance(ours, Blocker) else bmc.model_copy(update={"rotated": True})
 
 
-def bill_of_materials(node: Node, inventory: Inventory, profile: Profile) -> tuple[Blocker, ...]:
-    """Parts that are counted differently from the profile, and system serials that differ."""
+def bill_of_materials(
+    node: Node, inventory: Inventory, name: str, profile: Profile
+) -> tuple[Blocker, ...]:
+    """Return a blocker for each kind of part that is counted differently from the profile.
+
+    It is a question for a person: the machine may lack a part, or be another one than the profile.
+    """
     blockers = []
-    for name, wanted in sorted(profile.match.devices.items()):
-        found = len(inventory.devices_of(DeviceKind(name)))
+    for kind, wanted in sorted(profile.match.devices.items()):
+        found = len(inventory.devices_of(DeviceKind(kind)))
         if found != wanted:
             blockers.append(
                 Blocker(
                     reason=Reason.BILL_OF_MATERIALS,
-                    subject=f"{node.id}/{name}",
-                    detail=f"{found} found, {wanted} wanted",
-                    unblock="Seat or replace the missing part, or correct the profile.",
+                    subject=f"{node.id}/{kind}",
+                    detail=f"{found} found, {wanted} wanted by profile {name}",
+                    unblock="Decide which is wrong: seat or replace the part, or correct the "
+                    f"profile; then `provisioner node retry {node.id}`.",
                 )
             )
     return tuple(blockers)

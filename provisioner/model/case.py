@@ -265,6 +265,7 @@ class Case(Record):
     note: str = ""  # what it waits for, for people
     parts_before: tuple[tuple[str, str, str, str], ...] = ()  # (kind, slot, serial, model)
     system_before: str = ""  # serial of the host
+    profile: str = ""  # of the node when it was opened; "": it was not taken over then
     vendor: str = ""
     difference: PartsDifference | None = None
     ticket: Ticket | None = None

@@ -122,17 +122,44 @@ def opened(
         parts_before=parts_of(inventory),
         system_before=(inventory.system_serial or "") if inventory else "",
         vendor=inventory.vendor if inventory else "",
+        profile=node.profile,
         drain_at=drain_at if serves and service is not Service.KEEP else 0.0,
         opened_at=now,
     )
 
 
+def is_taken_over(node: Node, case: Case | None = None) -> bool:
+    """Return whether every BMC of a node has a credential of ours and its profile is stored.
+
+    A node that comes back from repair as a stranger has no profile until its parts were read; the
+    one that its case was opened with counts then.
+    """
+    profile = node.profile or (case.profile if case is not None else "")
+    return bool(profile) and all(b.rotated for b in node.bmcs)
+
+
+def describe_take_over(node: Node) -> str:
+    """Return what people are asked to do with a node that was not taken over."""
+    strange = [b.name for b in node.bmcs if not b.rotated]
+    lacking = [f"no credential of ours for {', '.join(strange)}"] if strange else []
+    lacking += ["no profile is stored"] if not node.profile else []
+    reason = f" ({node.blockers[0]})" if node.blockers else ""
+    return (
+        f"It was not taken over: {' and '.join(lacking)}{reason}. Nothing is written to it. "
+        "Resolve this, then say `case returned`, or `case retire` to give the machine up."
+    )[:500]
+
+
 def faulty(node: Node, remedies_max: int) -> bool:
     """Whether a node in quarantine is there for something that a repair can cure.
 
-    What passes by itself is left to the automatic tries first.
+    What passes by itself is left to the automatic tries first. A node that was not taken over is
+    never repaired: the profile that it is held against may be another machine's, and its BMCs may
+    be another owner's.
     """
     if node.state is not State.QUARANTINED or node.kind is not NodeKind.HOST:
+        return False
+    if not is_taken_over(node):
         return False
     reasons = {b.reason for b in node.blockers}
     if not reasons & FAULTY:

@@ -142,8 +142,11 @@ def _show(found: Preview) -> None:
     out.print(table)
     if found.unchanged:
         out.print(Text(f"already there: {', '.join(found.unchanged)}"))
+    if found.to_confirm:
+        out.print(Text("To be agreed to before it starts, as in the figures above:", style="bold"))
     for step, names in sorted(found.one_way.items()):
-        out.print(Text(f'cannot be undone: {step} on {len(names)} nodes (--confirm "{step}")'))
+        agreed = "confirmed" if step not in found.to_confirm else f'--confirm "{step}"'
+        out.print(Text(f"  cannot be undone: {step} on {len(names)} nodes ({agreed})"))
     for blocker in found.stopped:
         out.print(Text(f"would stop by itself: {blocker}"))
     if found.refused:

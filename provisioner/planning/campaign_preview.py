@@ -57,14 +57,24 @@ class Preview(Record):
     unchanged: tuple[str, ...]  # selected, and already there
     refused: Mapping[str, Blocker]  # every node that would not be upgraded, and why
     one_way: Mapping[str, tuple[str, ...]]  # "component version" -> nodes
+    to_confirm: tuple[str, ...] = ()  # of `one_way`: what has to be agreed to before it starts
     stopped: tuple[Blocker, ...] = ()  # what would stop it although nothing failed
 
 
 def preview(campaign: Campaign, facts: Sequence[CampaignNode], now: float) -> Preview:
     """What would happen if the campaign began now, nothing failed and nobody put anything off.
 
-    Nodes that would be refused are left out of the forecast, as a person would skip them.
+    Steps that nothing undoes are previewed as if they were confirmed, since no campaign starts
+    before they are: `to_confirm` lists them. Nodes that would be refused are left out of the
+    forecast, as a person would skip them.
     """
+    one_way: dict[str, list[str]] = {}
+    for node in (n for n in facts if n.selected):
+        for step in node.one_way:
+            one_way.setdefault(step, []).append(node.name)
+    to_confirm = tuple(sorted(set(one_way) - set(campaign.one_way_confirmed)))
+    agreed = (*campaign.one_way_confirmed, *to_confirm)
+    campaign = campaign.model_copy(update={"one_way_confirmed": agreed})
     there = tuple(sorted(n.name for n in facts if n.selected and _there(n)))
     rest = [n.model_copy(update={"selected": False}) if n.name in set(there) else n for n in facts]
     no = refusals(campaign, rest, now)
@@ -77,10 +87,6 @@ def preview(campaign: Campaign, facts: Sequence[CampaignNode], now: float) -> Pr
     waves: dict[int, list[CampaignNode]] = {}
     for node in nodes:
         waves.setdefault(seen.waves[node.name], []).append(node)
-    one_way: dict[str, list[str]] = {}
-    for node in (n for n in facts if n.selected):
-        for step in node.one_way:
-            one_way.setdefault(step, []).append(node.name)
     return Preview(
         campaign=campaign.id,
         release=campaign.target,
@@ -96,6 +102,7 @@ def preview(campaign: Campaign, facts: Sequence[CampaignNode], now: float) -> Pr
         unchanged=there,
         refused=dict(sorted(no.items())),
         one_way={step: tuple(sorted(names)) for step, names in sorted(one_way.items())},
+        to_confirm=to_confirm,
         stopped=seen.stopped,
     )
 
@@ -135,10 +142,9 @@ def _refused(here: Situation, node: CampaignNode) -> Blocker | None:
         return node.blockers[0]
     standing = here.standing(node.name)
     if standing.aside is Aside.UNTIL_CHANGED and standing.hold:
-        unsaid = set(node.one_way) - set(here.campaign.one_way_confirmed)
         if not node.in_service:
             reason = Reason.PRECONDITION
-        elif unsaid or node.irreversible:
+        elif node.irreversible:
             reason = Reason.NOT_CONFIRMED
         else:
             reason = Reason.CONSTRAINT

@@ -10,10 +10,13 @@ from typing import Any
 
 import pytest
 from chromium import COOKIE, Looker
-from console_fleet import EVIL
+from console_fleet import EVIL, NEWER
 from console_site import Site
 
+from provisioner.model.campaign import Campaign, CampaignState
+from provisioner.model.campaign_policy import Policy
 from provisioner.model.node import State
+from provisioner.store.campaign_rows import CampaignRows
 
 PIXEL = """() => {
     const [c, m] = ['canvas', '.map-mark'].map((word) => document.querySelector(word));
@@ -229,3 +232,35 @@ def test_the_browser_itself_refuses_markup_made_of_words(look: Looker) -> None:
     look.complaints.clear()
 
     assert refused == "TypeError"
+
+
+def test_a_campaign_that_nothing_undoes_starts_only_when_each_step_was_agreed_to(
+    look: Looker, site: Site
+) -> None:
+    policy = Policy.model_validate({"allow_irreversible": True, "tenants": {"notice_s": 0}})
+    book = CampaignRows(site.store)
+    draft = Campaign(id="c0009", release=NEWER, select="su=2 and kind=host", policy=policy)
+    site.do(book.add_campaign(draft, "ada", 1.8e9))
+    try:
+        look.to("campaigns/c0009", "c0009")
+        preview = look.run("async () => (await fetch('/v1/campaigns/c0009/preview')).json()")
+        assert preview["to_confirm"]
+        assert preview["steps"] > 0
+        look.page.get_by_text("To be agreed to before it starts").wait_for()
+        look.page.get_by_role("button", name="Start").click()
+        said = look.page.get_by_role("dialog").text_content() or ""
+        look.page.get_by_role("dialog").get_by_role("button", name="Start").click()
+        look.page.get_by_text("Confirm first").wait_for()
+        boxes = look.page.get_by_role("dialog").get_by_role("checkbox").count()
+        state = site.do(book.campaign("c0009")).state
+    finally:
+        aborted = site.do(book.campaign("c0009")).model_copy(
+            update={"state": CampaignState.ABORTED}
+        )
+        site.do(book.save_campaign(aborted, {}, 1.8e9))
+
+    assert f"{preview['blast']['hosts']} hosts" in said
+    assert f"{preview['steps']} steps" in said
+    assert all(step in said for step in preview["to_confirm"])
+    assert boxes == len(preview["to_confirm"])
+    assert state is CampaignState.DRAFT

@@ -304,13 +304,29 @@ def test_a_preview_tells_waves_cost_blast_radius_and_every_refusal() -> None:
     seen = preview(c, facts, 1000.0)
 
     assert seen.unchanged == ("h010",)
-    assert set(seen.refused) == {"h008", "h009", "h011"}
+    assert set(seen.refused) == {"h008", "h009"}
     assert seen.refused["h009"] == FAULT
     assert seen.one_way == {"hgx.erot 2": ("h011",)}
-    assert (seen.blast.hosts, seen.blast.switches, seen.blast.rails) == (8, 1, (0,))
-    assert (seen.blast.gpus, seen.blast.tenants) == (64, ("a",))
-    assert (seen.steps, seen.resets, seen.minutes) == (25, 9, 500)
+    assert seen.to_confirm == ("hgx.erot 2",)
+    assert (seen.blast.hosts, seen.blast.switches, seen.blast.rails) == (9, 1, (0,))
+    assert (seen.blast.gpus, seen.blast.tenants) == (72, ("a",))
+    assert (seen.steps, seen.resets, seen.minutes) == (28, 10, 560)
     assert seen.at_once.hosts == 4
-    assert sum(len(w.nodes) for w in seen.waves) == 9
+    assert sum(len(w.nodes) for w in seen.waves) == 10
     assert all(w.begins_s >= 0 for w in seen.waves)
     assert seen.lasts_s > 2 * 3600
+
+
+def test_one_way_steps_are_previewed_as_if_they_were_confirmed_and_do_not_start_alone() -> None:
+    """What a person agrees to is what the preview showed."""
+    plain = [host(n, tenant="a") for n in range(4)]
+    one_way = [host(n, tenant="a", one_way=("hgx.erot 2", "host.bios 3")) for n in range(4)]
+    c = campaign(policy(), state=CampaignState.DRAFT)
+    half = c.model_copy(update={"one_way_confirmed": ("host.bios 3",)})
+
+    expected, seen = preview(c, plain, 1000.0), preview(c, one_way, 1000.0)
+
+    listed = {"one_way": seen.one_way, "to_confirm": ("hgx.erot 2", "host.bios 3")}
+    assert seen == expected.model_copy(update=listed)
+    assert seen.blast.hosts == 4
+    assert preview(half, one_way, 1000.0).to_confirm == ("hgx.erot 2",)

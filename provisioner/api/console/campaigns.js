@@ -65,12 +65,12 @@ function verbs(view, me, path, seen, again) {
   const match = () => `"g${view.told.campaign.generation}"`;
   const reason = [{ name: "reason", words: "Why (it is shown to everybody)" }];
   const because = (values) => ({ reason: values.reason });
-  const one_way = Object.keys(seen?.one_way ?? {});
+  const one_way = seen?.to_confirm ?? [];
   const made_of = {
     start: () => asks({
       words: "Start", title: `Start ${campaign.id}`, path: `${path}/start`, match, done,
-      says: seen ? `${many(seen.blast.hosts + seen.blast.switches, "node")} in ${many(seen.waves.length, "wave")}, about ${lasts(seen.lasts_s)}; ${many(Object.keys(seen.refused).length, "node")} refused.` : "From now on its nodes are upgraded.",
-      fields: one_way.map((step, n) => ({ name: `w${n}`, words: `Nothing undoes: ${step}`, kind: "check", required: true })), body: () => ({ confirm: one_way }),
+      says: seen ? start_words(seen) : "The preview could not be made. From now on its nodes are upgraded.", danger: one_way.length > 0,
+      fields: one_way.map((step, n) => ({ name: `w${n}`, words: `Nothing undoes: ${step}, on ${many(seen.one_way[step].length, "node")}`, kind: "check", required: true })), body: () => ({ confirm: one_way }),
     }),
     pause: () => asks({ words: "Pause", title: `Pause ${campaign.id}`, says: "No further node begins. What is under way ends.", path: `${path}/pause`, fields: reason, body: because, match, done }),
     resume: () => asks({ words: "Resume", title: `Resume ${campaign.id}`, says: "It goes on. Failures before now are accepted.", path: `${path}/resume`, match, done }),
@@ -79,6 +79,17 @@ function verbs(view, me, path, seen, again) {
   };
   const may = { draft: ["start", "abort"], started: ["pause", "abort"], paused: ["resume", "rollback", "abort"], stopped: ["resume", "rollback", "abort"], rolling_back: ["pause", "abort"], done: ["rollback"], aborted: ["rollback"] };
   return (may[campaign.state] ?? []).map((word) => made_of[word]());
+}
+
+function start_words(seen) {
+  const { hosts, switches, gpus, tenants } = seen.blast;
+  const nodes = `${many(hosts, "host")}, ${many(switches, "switch", "switches")} and ${many(gpus, "GPU")}`;
+  return [
+    `${nodes} go out of service in ${many(seen.waves.length, "wave")}, at most ${many(seen.at_once.hosts, "host")} at once.`,
+    `${many(seen.steps, "step")}, ${many(seen.resets, "reset")}, ${seen.lasts_s >= 0 ? `about ${lasts(seen.lasts_s)}` : "without an end"}.`,
+    tenants.length ? `Tenants that feel it: ${tenants.join(", ")}.` : "No tenant feels it.",
+    `${many(Object.keys(seen.refused).length, "node")} refused.`,
+  ].join(" ");
 }
 
 function about(campaign) {
@@ -141,6 +152,8 @@ function forecast(seen) {
   return made("div", { class: "stack" }, section("Preview",
     facts([["Lasts", seen.lasts_s >= 0 ? `about ${lasts(seen.lasts_s)}` : "it never ends"], ["Steps", number(seen.steps)], ["Resets", number(seen.resets)], ["Out of service, together", `${number(seen.minutes)} min`],
       ["At most at once", `${many(seen.at_once.hosts, "host")}, ${many(seen.at_once.switches, "switch", "switches")}, ${many(seen.at_once.gpus, "GPU")}`], ["Tenants that feel it", seen.blast.tenants.join(", ") || "none"], ["Already there", many(seen.unchanged.length, "node")]]),
+    seen.to_confirm.length ? [made("p", { class: "strong" }, "To be agreed to before it starts; nothing undoes it:"),
+      made("ul", {}, seen.to_confirm.map((step) => made("li", {}, `${step}, on ${many(seen.one_way[step].length, "node")}`)))] : null,
     seen.waves.length ? table("Waves", [["Wave"], ["Nodes", "num"], ["GPUs", "num"], ["Resets", "num"], ["Begins", "num"], ["Ends", "num"]],
       seen.waves.map((w) => [w.name, number(w.nodes.length), number(w.blast.gpus), number(w.resets), w.begins_s < 0 ? "never" : `+${lasts(w.begins_s)}`, w.ends_s < 0 ? "never" : `+${lasts(w.ends_s)}`]))
       : empty("It would upgrade nothing.", "See what is refused, or which nodes it picks."), seen.stopped.length ? blockers(seen.stopped) : null),

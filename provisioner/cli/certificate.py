@@ -33,7 +33,7 @@ from provisioner.site_clock import site_clock
 from provisioner.store import exchange_signing_key, lock_data_directory
 from provisioner.store.request_writes import write_revocation
 from provisioner.store.signing import envelope_of, keys_of, public_pem, signed
-from provisioner.store.signing_rows import SigningKey, read_keys
+from provisioner.store.signing_key_rows import SigningKey, read_keys
 from provisioner.wall_clock import WallClock
 
 app = typer.Typer(

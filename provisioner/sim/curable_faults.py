@@ -6,18 +6,11 @@ happens that cure it. Nothing else cures it: a ladder that stops too early leave
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from copy import copy
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from provisioner.sim.parts import Device
-
-if TYPE_CHECKING:  # they hold machines, which hold this
-    from provisioner.sim.fault_preset import Preset
-    from provisioner.sim.host import HostView, Output
-    from provisioner.sim.machine import Machine
-    from provisioner.sim.site import Site
 
 GPU_RESET, COLD_BOOT, AC_CYCLE, REFLASH, RESEAT = (
     "gpu_reset",
@@ -43,7 +36,14 @@ ALL: tuple[tuple[str, str, str, str, tuple[str, ...], dict[str, Any]], ...] = (
 )  # fmt: skip
 
 
-def spoil(machine: Machine, slot: str, cured_by: tuple[str, ...], changes: dict[str, Any]) -> None:
+class Curable(Protocol):
+    """A machine as far as its faults are concerned: its parts, and the events that cure them."""
+
+    devices: dict[str, Device]
+    cures: list[tuple[frozenset[str], Callable[[], None]]]
+
+
+def spoil(machine: Curable, slot: str, cured_by: tuple[str, ...], changes: dict[str, Any]) -> None:
     """Break a part until one of these events happens to the machine."""
     device: Device = machine.devices[slot]
     before, traits = copy(device), dict(device.traits)
@@ -65,7 +65,7 @@ def spoil(machine: Machine, slot: str, cured_by: tuple[str, ...], changes: dict[
     machine.cures.append((frozenset(cured_by), restore))
 
 
-def happened(machine: Machine, event: str) -> None:
+def happened(machine: Curable, event: str) -> None:
     """Cure what this event cures."""
     cured = [c for c in machine.cures if event in c[0]]
     machine.cures = [c for c in machine.cures if event not in c[0]]
@@ -73,7 +73,7 @@ def happened(machine: Machine, event: str) -> None:
         restore()
 
 
-def exchange(machine: Machine, slot: str, serial: str, **changes: Any) -> None:
+def exchange(machine: Curable, slot: str, serial: str, **changes: Any) -> None:
     """A person puts another part into a slot: it has another serial, and none of the faults."""
     device: Device = machine.devices[slot]
     healthy = {
@@ -86,38 +86,3 @@ def exchange(machine: Machine, slot: str, serial: str, **changes: Any) -> None:
     for trait in ("xids", "remap_pending", "remap_failure", "remap_uncorrectable", "nvlinks_down",
                   "ecc_uncorrected", "host_gpu_gb_s"):  # fmt: skip
         device.traits.pop(trait, None)
-
-
-def reset_gpus(view: HostView, command: str) -> Output:
-    """`nvidia-smi --gpu-reset` with the services around it stopped and started.
-
-    What the command writes into files of /run is kept until the host restarts (systemd's
-    file-hierarchy(7): /run is a tmpfs).
-    """
-    from provisioner.sim.host import Output
-
-    boot = view.machine.host.boot_id
-    marks = re.findall(r"cat /proc/sys/kernel/random/uuid > (/run/[\w-]+);", command)
-    failed = "gpu_reset_fails" in view.machine.faults
-    for path in marks:
-        view.volatile[path] = boot, f"{boot}-{view.now}\n{int(failed)}\n"
-    if failed:
-        return Output(1, "", "GPU 00000000:1B:00.0 is currently in use by another process.\n")
-    view.machine.note(view.now, "gpu_reset", "gpus")
-    happened(view.machine, GPU_RESET)
-    lines = [f"GPU {gpu.pci} was successfully reset.\n" for gpu in view.gpus]
-    return Output(0, "".join(lines) + "All done.\n")
-
-
-def presets(make: Callable[..., Preset]) -> tuple[Preset, ...]:
-    """As fault presets, made by `fault_presets.Preset`."""
-
-    def preset(row: tuple[str, str, str, str, tuple[str, ...], dict[str, Any]]) -> Preset:
-        name, number, meaning, slot, cured_by, changes = row
-
-        def act(site: Site, node: str, part: str) -> None:
-            spoil(site.machines[node], part or slot, cured_by, changes)
-
-        return make(name, number, meaning, "node", act=act)
-
-    return tuple(preset(row) for row in ALL)

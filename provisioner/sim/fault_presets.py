@@ -7,6 +7,7 @@ S: sessions, T: transport, E: HTTP semantics, U: updates and tasks, V: values, P
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from provisioner.sim import agent_faults, curable_faults, fault_presets_bmc, load_faults
 from provisioner.sim.fault_preset import Preset
@@ -212,8 +213,20 @@ IN_SWITCHES = (
     _switch("fan_missing", "W10", "a fan is missing"),
     _switch("leaf_drops", "W11", "a leaf drops packets: its rail is slow for all its nodes"),
 )
+
+
+def _curable(row: tuple[str, str, str, str, tuple[str, ...], dict[str, Any]]) -> Preset:
+    """A fault of a part that one of the named events cures."""
+    name, number, meaning, slot, cured_by, changes = row
+
+    def act(site: Site, node: str, part: str) -> None:
+        curable_faults.spoil(site.machines[node], part or slot, cured_by, changes)
+
+    return Preset(name, number, meaning, "node", act=act)
+
+
 _ROWS = (*agent_faults.ALL, *load_faults.ALL)
-IN_AGENTS = (*(_machine(*row) for row in _ROWS), *curable_faults.presets(Preset))
+IN_AGENTS = (*(_machine(*row) for row in _ROWS), *map(_curable, curable_faults.ALL))
 PRESETS = (*ON_WIRE, *IN_ANSWERS, *fault_presets_bmc.ALL, *IN_PARTS, *IN_AGENTS, *IN_SWITCHES)
 ALL: dict[str, Preset] = {p.name: p for p in PRESETS}
 

@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from provisioner.sim import (
-    curable_faults,
     outputs_burn,
     outputs_fabric,
     outputs_gpu,
@@ -21,6 +20,7 @@ from provisioner.sim import (
     outputs_system,
 )
 from provisioner.sim.clock import SimClock
+from provisioner.sim.gpu_reset import reset_gpus
 from provisioner.sim.host import HostView, Output
 from provisioner.sim.inband_looks import LOOKS, bare, ended
 
@@ -35,7 +35,7 @@ TOOLS: tuple[tuple[str, Tool, float], ...] = (
     ("cat /proc/sys/kernel/random/boot_id", outputs_system.boot_id, 0.1),
     ("cat /etc/provisioner-release /etc/os-release", outputs_system.system, 0.1),
     ("cat /etc/provisioner-release", outputs_system.stamp, 0.1),
-    ("exec 9>>/run/lock/provisioner-tools; ", curable_faults.reset_gpus, 45.0),
+    ("exec 9>>/run/lock/provisioner-tools; ", reset_gpus, 45.0),
     ("nvidia-smi ", outputs_gpu.nvidia_smi, 1.5),
     ("dpkg-query -W -f ", outputs_system.dpkg_query, 0.2),
     ("mlxfwmanager --query-format xml", outputs_nic.mlxfwmanager, 12.0),

@@ -15,7 +15,7 @@ from dataclasses import dataclass, fields, replace
 from provisioner.sim.clock import Schedule
 from provisioner.sim.parts import Event
 from provisioner.sim.switch_config import Revision, Tree, image_version, merge_at, problems
-from provisioner.sim.switch_release import Planted
+from provisioner.sim.switch_faults import Planted
 
 Fetch = Callable[[str, Callable[[bytes | None], None]], None]  # URL, then the body or None
 

@@ -7,18 +7,15 @@ withdrawn, nothing that it signed is believed.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import Connection, insert, select, update
 
-from provisioner.model.base import Record
+from provisioner.store.master_key import MasterKey
 from provisioner.store.schema import signing_keys
 from provisioner.store.signing import Signer
-
-if TYPE_CHECKING:  # both import the store, which reads the believed keys here
-    from provisioner.store.master_key import MasterKey
-    from provisioner.store.sql_store import SqlStore
+from provisioner.store.signing_key_rows import believed
+from provisioner.store.sql_store import SqlStore
 
 
 async def open_signer(store: SqlStore, master: MasterKey, now: float) -> Signer:
@@ -45,36 +42,6 @@ async def exchange_signing_key(
         return _make(connection, master, now)
 
     return await store.write(exchange)
-
-
-class SigningKey(Record):
-    """One key that signs or signed here. `signs`: it is the one that signs now."""
-
-    key_id: str
-    public: bytes
-    created_at: float
-    signs: bool
-    withdrawn_at: float | None
-
-
-def read_keys(connection: Connection) -> tuple[SigningKey, ...]:
-    """Every key that ever signed here, the newest first."""
-    query = select(signing_keys).order_by(signing_keys.c.created_at.desc(), signing_keys.c.key_id)
-    return tuple(
-        SigningKey(
-            key_id=row.key_id,
-            public=row.public,
-            created_at=row.created_at,
-            signs=row.private is not None,
-            withdrawn_at=row.withdrawn_at,
-        )
-        for row in connection.execute(query)
-    )
-
-
-def believed(connection: Connection) -> Mapping[str, bytes]:
-    """Every key whose signatures are believed: key id -> 32 bytes."""
-    return {k.key_id: k.public for k in read_keys(connection) if k.withdrawn_at is None}
 
 
 async def public_keys(store: SqlStore) -> Mapping[str, bytes]:

@@ -32,7 +32,7 @@ from provisioner.store import (
     node_rows,
     operation_rows,
     postgres,
-    signing_rows,
+    signing_key_rows,
     tenant_rows,
     turn_rows,
 )
@@ -214,7 +214,7 @@ class SqlStore:
         return await self.read(lambda c: evidence_rows.read_certificate(c, certificate_id))
 
     async def attested(self, certificate: Certificate) -> bool:
-        keys = await self.read(signing_rows.believed)
+        keys = await self.read(signing_key_rows.believed)
         return verify(certificate, keys)
 
     async def revocations(self) -> Sequence[Revocation]:

@@ -242,6 +242,7 @@ DECODE_FOR: Mapping[str, str] = {
     "sonic_reading": "switches.sonic:read_tree",
     "execution.erasure": _OURS,
     "execution.fabric_tests": _OURS,
+    "execution.image_conversion": "qemu-img's own JSON, of an image whose digest was checked",
     "execution.validator": _OURS,
     "planning.diagnosis": _OURS,
     "planning.limits": _OURS,

@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .PHONY: help setup test test-long test-ha audit lint docs tutorial format demo soak fuzz fuzz-lock bench lock clean \
 	image image-check image-test vm-test image-lock bench-ansible bench-isolation \
-	soak-ports bench-firmware bench-release bench-campaign bench-fleet-campaign bench-intake bench-api bench-console bench-watch bench-watch-whole bench-recovery bench-scale bench-plan bench-store screenshots wheel crash-points
+	soak-ports bench-firmware bench-release bench-campaign bench-fleet-campaign bench-intake bench-api bench-console bench-watch bench-watch-whole bench-recovery bench-scale bench-plan bench-store screenshots wheel crash-points mutants
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */  make \1\t/' | expand -t 22
@@ -56,6 +56,9 @@ soak: setup ## simulation over many seeds, planner on new examples; ARGS as for 
 
 crash-points: setup ## the daemon dies at every await and commit of a journey; hours; ARGS="--every 50"
 	PYTHONPATH=tests/simulation $(VENV)/bin/python tests/crash/crash_points.py $(ARGS)
+
+mutants: setup ## change critical code in small ways, see that a test fails each time; last line JSON; ARGS="--row once"
+	@$(VENV)/bin/python tests/mutants/run_mutants.py $(ARGS)
 
 soak-ports: setup ## ten million steps of releases under faults, may be interrupted; ARGS="--model", "20000"
 	$(VENV)/bin/python tests/simulation/soak_ports.py $(ARGS)

@@ -1,0 +1,289 @@
+"""Judges the mutants of one row of the table: which of its tests notices which of them.
+
+pytest collects the row's tests once. Then this process forks: one child runs them all on the code
+as it is and writes down which test runs which line; afterwards one child for each mutant puts the
+changed code in place and runs the tests that come to the changed statement, quickest first, until
+one fails. A child's limits are CPU time and, far behind it, time of the wall, both in relation to
+what the test took on the code as it is.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import gc
+import importlib
+import inspect
+import json
+import os
+import pickle
+import resource
+import signal
+import sys
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import CodeType, FrameType, FunctionType, ModuleType
+from typing import Any, NoReturn
+
+import pytest
+from mutations import Function, Mutant, mutate
+
+KILLED, SURVIVED, OUT_OF_TIME, NOT_RUN = "killed", "survived", "out of time", "not run"
+CPU_LIMIT_S, CPU_LIMIT_PART = 3.0, 6.0  # of one test: this, and so many times what it took
+WALL_LIMIT_S, WALL_LIMIT_PART = 20.0, 30.0  # one that waits for ever; the machine may be busy
+MEMORY_LIMIT = 8 << 30  # bytes; an endless loop may gather something
+_FAILED, _PASSED, _BROKEN = 1, 0, 9
+
+
+class Target:
+    """One function of the product, and how to put another code into it."""
+
+    def __init__(self, name: str, module: ModuleType, tree: ast.Module, node: Function) -> None:
+        self.name = name
+        self.module = module
+        self.tree = tree
+        self.node = node
+        self.function = _live_function(module, name.partition(":")[2])
+
+    def mutants(self) -> Iterator[Mutant]:
+        """Every mutant of it, in the order of the source."""
+        yield from mutate(self.tree, self.name, self.node, vars(self.module))
+
+    def code_of(self, mutant: Mutant) -> CodeType:
+        """What the function's code is with the change."""
+        whole = compile(mutant.tree, str(self.module.__file__), "exec", dont_inherit=True)
+        wanted = self.function.__code__
+        for code in _all_codes(whole):
+            if code.co_qualname == wanted.co_qualname and (
+                code.co_firstlineno == wanted.co_firstlineno
+            ):
+                return code
+        raise LookupError(f"no {self.name} in the changed module")
+
+
+def find_targets(patterns: Sequence[str]) -> list[Target]:
+    """The functions that patterns name: "module:function", "module:Class.*", "module:*"."""
+    targets = []
+    for pattern in patterns:
+        place, _, wanted = pattern.partition(":")
+        module = importlib.import_module(place)
+        tree = ast.parse(Path(str(module.__file__)).read_text())
+        matching = [
+            Target(f"{place}:{name}", module, tree, node)
+            for name, node in _functions(tree)
+            if wanted == "*" or name == wanted or name.startswith(wanted.removesuffix("*"))
+        ]
+        if not matching:
+            raise LookupError(f"the table names {pattern}, which does not exist")
+        targets += matching
+    return targets
+
+
+def _functions(tree: ast.Module) -> Iterator[tuple[str, Function]]:
+    """Functions of a module and methods of its classes, but for those without a body."""
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node.name, node
+        elif isinstance(node, ast.ClassDef) and not _is_protocol(node):
+            for inner in node.body:
+                if isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef):
+                    yield f"{node.name}.{inner.name}", inner
+
+
+def _is_protocol(node: ast.ClassDef) -> bool:
+    return any(isinstance(base, ast.Name) and base.id == "Protocol" for base in node.bases)
+
+
+def _live_function(module: ModuleType, name: str) -> FunctionType:
+    """The function itself, from behind properties and decorators."""
+    owner, _, last = name.rpartition(".")
+    holder: Any = getattr(module, owner) if owner else module
+    found: Any = inspect.getattr_static(holder, last)
+    if isinstance(found, property):
+        found = found.fget
+    elif isinstance(found, staticmethod | classmethod):
+        found = found.__func__
+    elif isinstance(found, functools.cached_property):
+        found = found.func
+    found = inspect.unwrap(found)
+    assert isinstance(found, FunctionType), name
+    return found
+
+
+def _all_codes(code: CodeType) -> Iterator[CodeType]:
+    yield code
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            yield from _all_codes(inner)
+
+
+class Judging:
+    """The plugin of pytest that runs instead of its loop. `report` gets (mutant, result)."""
+
+    def __init__(
+        self, targets: Sequence[Target], report: Callable[[str, str], object], only: str = ""
+    ) -> None:
+        self._targets = targets
+        self._report = report
+        self._only = only
+        self._failed = False
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self._failed = self._failed or report.failed
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """Everything happens here: the tests are collected, and nothing has run yet."""
+        if session.testsfailed:
+            raise session.Interrupted("the tests could not be collected")
+        gc.freeze()  # a forked child that does not touch old objects shares their memory
+        runs = self._run_unchanged(session.items)
+        for target in self._targets:
+            for mutant in target.mutants():
+                if self._only in mutant.name:
+                    self._report(mutant.name, self._judge(session.items, target, mutant, runs))
+        return True
+
+    def _run_unchanged(self, items: Sequence[pytest.Item]) -> Runs:
+        codes = {c for t in self._targets for c in _all_codes(t.function.__code__)}
+        out, into = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.close(out)
+            _leave(lambda: self._write_runs(items, codes, into))
+        os.close(into)
+        with os.fdopen(out, "rb") as pipe:
+            told = pipe.read()
+        _, status = os.waitpid(child, 0)
+        if status:
+            pytest.exit(f"a test fails on the code as it is: {told.decode()}", 3)
+        runs: Runs = pickle.loads(told)  # our own child wrote it
+        return runs
+
+    def _write_runs(self, items: Sequence[pytest.Item], codes: set[CodeType], into: int) -> int:
+        runs = Runs()
+        for at, item in enumerate(items):
+            lines: set[tuple[str, int]] = set()
+            began = time.process_time()
+            with _Tracing(codes, lines):
+                self._run(items, at, at + 1)
+            runs.took_s.append(time.process_time() - began)
+            for line in lines:
+                runs.tests_of[line].append(at)
+            if self._failed:
+                os.write(into, item.nodeid.encode())
+                return _FAILED
+        with os.fdopen(into, "wb") as pipe:
+            pickle.dump(runs, pipe)
+        return _PASSED
+
+    def _run(self, items: Sequence[pytest.Item], at: int, after: int | None) -> None:
+        """One test. `after`: the one that comes next, whose wider fixtures are kept."""
+        following = items[after] if after is not None and after < len(items) else None
+        items[at].config.hook.pytest_runtest_protocol(item=items[at], nextitem=following)
+
+    def _judge(
+        self, items: Sequence[pytest.Item], target: Target, mutant: Mutant, runs: Runs
+    ) -> str:
+        file = str(target.module.__file__)
+        tests = {t for n in mutant.lines for t in runs.tests_of.get((file, n), ())}
+        if not tests:
+            return NOT_RUN
+        order = sorted(tests, key=lambda t: (runs.took_s[t], t))
+        code = target.code_of(mutant)
+        child = os.fork()
+        if child == 0:
+            _leave(lambda: self._run_changed(items, order, target, code, runs))
+        return _wait(child)
+
+    def _run_changed(
+        self,
+        items: Sequence[pytest.Item],
+        order: Sequence[int],
+        target: Target,
+        code: CodeType,
+        runs: Runs,
+    ) -> int:
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY_LIMIT, MEMORY_LIMIT))
+        target.function.__code__ = code
+        for number, at in enumerate(order):
+            signal.setitimer(signal.ITIMER_PROF, CPU_LIMIT_S + CPU_LIMIT_PART * runs.took_s[at])
+            signal.setitimer(signal.ITIMER_REAL, WALL_LIMIT_S + WALL_LIMIT_PART * runs.took_s[at])
+            following = order[number + 1] if number + 1 < len(order) else None
+            self._run(items, at, following)
+            if self._failed:
+                return _FAILED
+        return _PASSED
+
+
+class Runs:
+    """What the tests do on the code as it is."""
+
+    def __init__(self) -> None:
+        self.took_s: list[float] = []  # CPU time, by number of the test
+        self.tests_of: dict[tuple[str, int], list[int]] = defaultdict(list)
+
+
+class _Tracing:
+    """While inside, lines of these codes are noted, in every thread."""
+
+    def __init__(self, codes: set[CodeType], lines: set[tuple[str, int]]) -> None:
+        self._kept = codes
+        self._codes = {id(code) for code in codes}  # comparing codes themselves takes long
+        self._lines = lines
+
+    def __enter__(self) -> None:
+        sys.settrace(self._called)
+        threading.settrace(self._called)
+
+    def __exit__(self, *_: object) -> None:
+        sys.settrace(None)
+        threading.settrace(None)  # type: ignore[arg-type]
+
+    def _called(self, frame: FrameType, _event: str, _value: object) -> Any:
+        return self._note if id(frame.f_code) in self._codes else None
+
+    def _note(self, frame: FrameType, event: str, _value: object) -> Any:
+        if event == "line":
+            self._lines.add((frame.f_code.co_filename, frame.f_lineno))
+        return self._note
+
+
+def _leave(work: Callable[[], int]) -> NoReturn:
+    """Run in a forked child, which says nothing and never comes back."""
+    code = _BROKEN
+    try:
+        quiet = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(quiet, 1)
+        os.dup2(quiet, 2)
+        code = work()
+    finally:
+        os._exit(code)
+
+
+def _wait(child: int) -> str:
+    _, status = os.waitpid(child, 0)
+    if os.WIFSIGNALED(status):
+        timer = os.WTERMSIG(status) in (signal.SIGPROF, signal.SIGALRM)
+        return OUT_OF_TIME if timer else KILLED
+    return SURVIVED if os.WEXITSTATUS(status) == _PASSED else KILLED
+
+
+def main(arguments: Sequence[str]) -> int:
+    """One row, as JSON in the first argument; a line of JSON for each mutant on the output."""
+    row = json.loads(arguments[0])
+    out = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)  # whatever pytest has to say
+    judging = Judging(
+        find_targets(row["targets"]),
+        lambda name, result: out.write(json.dumps([name, result]) + "\n"),
+        row["only"],
+    )
+    options = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--no-header"]
+    return int(pytest.main([*options, *row["tests"]], plugins=[judging]))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,96 @@
+"""The critical functions, and the tests that judge each of them; mutants that change nothing.
+
+A row's tests are those whose failure would tell an engineer what is wrong. `targets` are named
+"module:function", "module:Class.method", "module:Class.*" or "module:*".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Row:
+    """Functions that are judged by the same tests."""
+
+    name: str
+    targets: tuple[str, ...]
+    tests: tuple[str, ...]  # files and folders, from the root
+
+
+TABLE = (
+    Row(
+        "sending an action at most once",
+        ("provisioner.execution.once:*",),
+        ("tests/simulation/test_once.py",),
+    ),
+    Row(
+        "the gate of a release",
+        (
+            "provisioner.planning.release_gate:*",
+            "provisioner.planning.release_gate_routes:*",
+            "provisioner.planning.release_ask:*",
+            "provisioner.planning.release_proof:*",
+            "provisioner.planning.port_isolation:*",
+        ),
+        (
+            "tests/fabric/test_release_gate.py",
+            "tests/fabric/test_release_sequence.py",
+            "tests/planning/test_port_isolation.py",
+        ),
+    ),
+    Row(
+        "the order of a release and of a fence",
+        (
+            "provisioner.execution.release_sequence:*",
+            "provisioner.execution.release_recheck:*",
+            "provisioner.control.performer:Performer._fence",
+            "provisioner.control.performer:Performer._release",
+        ),
+        ("tests/fabric",),
+    ),
+    Row(
+        "where ports are, read back",
+        (
+            "provisioner.execution.leaf:*",
+            "provisioner.execution.leaf_line:*",
+            "provisioner.execution.tenancy:*",
+        ),
+        (
+            "tests/simulation/test_tenancy.py",
+            "tests/fabric/test_release_sequence.py",
+            "tests/fabric/test_fences.py",
+        ),
+    ),
+    Row(
+        "certification",
+        ("provisioner.planning.certification:*", "provisioner.planning.gates:*"),
+        ("tests/planning/test_certification.py", "tests/planning/test_gates.py"),
+    ),
+    Row(
+        "epochs and fencing in the store",
+        ("provisioner.store.operation_rows:*",),
+        (
+            "tests/store/test_store_rows.py",
+            "tests/store/test_store_concurrency.py",
+            "tests/store/test_store_stateful.py",
+        ),
+    ),
+    Row(
+        "access",
+        (
+            "provisioner.access.identity:*",
+            "provisioner.access.oidc:*",
+            "provisioner.access.tokens:*",
+            "provisioner.model.access:*",
+        ),
+        (
+            "tests/api/test_api_oidc.py",
+            "tests/api/test_api_answers.py",
+            "tests/cli/test_access_cli.py",
+        ),
+    ),
+)
+
+# Mutants that no test can tell from the code, with the reason. They count as not killed.
+EQUIVALENT: dict[str, str] = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Column, Double, Integer, String, Table
+from sqlalchemy import Column, Double, Integer, String, Table, Text
 
 from provisioner.store.schema import metadata
 
@@ -15,4 +15,8 @@ executors = Table(
     Column("version", String, nullable=False),
     Column("started_at", Double, nullable=False),
     Column("died_at", Double, nullable=False),  # 0: nobody saw it dead
+    # JSON: what it works by, as digests; "{}": of a version that did not say
+    Column("digests", Text, nullable=False, server_default="{}"),
+    # until when daemons that work by something else are allowed beside it; 0: not at all
+    Column("change_until", Double, nullable=False, server_default="0"),
 )

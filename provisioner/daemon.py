@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from provisioner.checks import ALL as CHECKS
@@ -49,6 +50,7 @@ from provisioner.ports import (
     BmcTransport,
     Clock,
     Credentials,
+    DamagedRow,
     HostShell,
     PlaybookRunner,
     Store,
@@ -199,24 +201,37 @@ class Daemon:
         """Look for work for ever."""
         if self.watcher is not None and self.parts.watch is not None and self.parts.watch.attach:
             self.parts.watch.attach(self.watcher)
-        self._ticking += [
-            asyncio.create_task(self.scheduler.run(), name="scheduler"),
-            asyncio.create_task(self.fabric.run(), name="fabric sessions"),
-            asyncio.create_task(self.release_watch.run(), name="release watch"),
-        ]
+        self._begin(self.scheduler.run, "scheduler")
+        self._begin(self.fabric.run, "fabric sessions")
+        self._begin(self.release_watch.run, "release watch")
         if self.campaigns is not None:
-            self._ticking.append(asyncio.create_task(self.campaigns.run(), name="campaigns"))
+            self._begin(self.campaigns.run, "campaigns")
         if self.shop is not None:
             for name, loop in self.shop.loops(self.engine.submit).items():
-                self._ticking.append(asyncio.create_task(loop, name=name))
+                self._begin(loop, name)
         if self.keeper is not None:
-            keeping = self.keeper.run(self.parts.settings.tenant_settle_s)
-            self._ticking.append(asyncio.create_task(keeping, name="tenants"))
+            self._begin(partial(self.keeper.run, self.parts.settings.tenant_settle_s), "tenants")
         if self.watcher is not None:
-            self._ticking.append(asyncio.create_task(self.watcher.run(), name="watcher"))
+            self._begin(self.watcher.run, "watcher")
         if self.parts.webhooks is not None:
-            telling = _outbox(self.parts, self.parts.webhooks, self.watcher).run()
-            self._ticking.append(asyncio.create_task(telling, name="webhooks"))
+            outbox = _outbox(self.parts, self.parts.webhooks, self.watcher)
+            self._begin(outbox.run, "webhooks")
+
+    def _begin(self, run: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
+        self._ticking.append(asyncio.create_task(self._past_damage(run), name=name))
+
+    async def _past_damage(self, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Run a loop, and again when it met a damaged row of a node: that node is set aside then.
+
+        The loops take up what they find at each look, so that beginning anew loses nothing.
+        """
+        while True:
+            try:
+                return await run()
+            except DamagedRow as error:
+                if not error.node:
+                    raise
+                await self.parts.clock.sleep(self.parts.settings.poll_s)
 
     async def wait(self) -> None:
         """Until a loop or the store fails; they never end by themselves."""

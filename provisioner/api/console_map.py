@@ -20,6 +20,8 @@ from sqlalchemy import Connection, func, select
 from provisioner.api.console_pages import accepts_gzip
 from provisioner.api.route import ANYBODY, Ask, Nothing, Route
 from provisioner.model.base import Record
+from provisioner.model.outcome import Reason
+from provisioner.ports import DamagedRow
 from provisioner.store import page_rows
 from provisioner.store.records import parse_object
 from provisioner.store.schema import nodes
@@ -124,7 +126,15 @@ def _generations(connection: Connection) -> list[tuple[str, int]]:
 def _read(connection: Connection, names: Sequence[str]) -> list[tuple[str, int, Facts]]:
     query = select(nodes.c.id, nodes.c.generation, nodes.c.body).where(nodes.c.id.in_(names))
     found = connection.execute(query.order_by(nodes.c.id))
-    return [(r.id, r.generation, _facts(parse_object(r.body, f"nodes, {r.id}"))) for r in found]
+    return [(r.id, r.generation, _facts(_body(r.id, r.body))) for r in found]
+
+
+def _body(name: str, text: str) -> Mapping[str, Any]:
+    """The fields of a stored node; of a damaged row, the reason why there are none."""
+    try:
+        return parse_object(text, f"nodes, {name}")
+    except DamagedRow:
+        return {"blockers": [{"reason": Reason.DAMAGED_ROW.value}]}
 
 
 def _facts(body: Mapping[str, Any]) -> Facts:

@@ -125,7 +125,11 @@ def _database(data: Path) -> tuple[Examined, ...]:
         detail = f"schema {found.revision}: the next start runs {found.behind} migrations"
         remedy = "Start the daemon, or run `provisioner db upgrade`: each makes a copy first."
         return (judge.warning("database", str(file), detail, remedy),)
-    return (judge.good("database", str(file), f"whole, schema {found.revision}"),)
+    if damaged := examining.find_damaged(file):
+        remedy = "Restore the row, or the database, from a backup."
+        return tuple(judge.bad("row", row.where, row.problem, remedy) for row in damaged)
+    detail = f"whole, schema {found.revision}, every row can be read"
+    return (judge.good("database", str(file), detail),)
 
 
 def _artifacts(

@@ -21,7 +21,7 @@ from provisioner.planning import fabric_rounds, fabric_verdicts
 from provisioner.planning import fabric_session as rules
 from provisioner.planning.isolation import blame
 from provisioner.planning.isolation_words import FabricTest, FabricTestKind, Round, Verdicts
-from provisioner.ports import Clock, Fenced, PortError, Store, StoreFailed
+from provisioner.ports import Clock, DamagedRow, Fenced, PortError, Store, StoreFailed
 from provisioner.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -129,6 +129,8 @@ class FabricSessions:
         except Fenced:
             log.info("fabric session %s: somebody else has it", session.id)
         except PortError as error:
+            log.warning("fabric session %s: taken up again: %s", session.id, error)
+        except DamagedRow as error:  # its node is set aside; the session is taken up without it
             log.warning("fabric session %s: taken up again: %s", session.id, error)
         except StoreFailed as error:  # taken up again by the next daemon
             self._lost = error
@@ -256,8 +258,7 @@ class FabricSessions:
         return await self._store.put_fabric_session(changed)
 
     async def _nodes(self, session: FabricSession) -> Mapping[str, Node]:
-        names = {m.node for m in session.members}
-        return {n.id: n for n in await self._store.nodes() if n.id in names}
+        return await self._store.nodes_named({m.node for m in session.members})
 
     async def _park(self, session_id: str) -> None:
         """Its nodes are told that it was our fault; a person retries them."""

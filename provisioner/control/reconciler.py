@@ -20,7 +20,7 @@ from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.history import open_entries
 from provisioner.planning.journey import JOURNEY
 from provisioner.planning.lifecycle import Enter, Execute, Rest, Turn, Wait, after_failure, decide
-from provisioner.ports import Clock, Fenced, PortError, StaleWrite, Store, StoreFailed
+from provisioner.ports import Clock, DamagedRow, Fenced, PortError, StaleWrite, Store, StoreFailed
 from provisioner.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -51,6 +51,9 @@ class Reconciler:
             operation = await self._store.take(operation_id)
         except Fenced:
             return  # it is over
+        except DamagedRow as error:
+            log.error("operation %s is not driven: %s", operation_id, error)
+            return
         hold = Hold(self._store, self._clock, operation)
         with about(node=operation.node, operation=operation.id):
             await self._driven(hold)
@@ -61,17 +64,23 @@ class Reconciler:
             await self._turns(hold)
         except Fenced:
             log.info("operation %s: another driver has taken it over", operation.id)
+        except DamagedRow as error:  # of this node: whatever else is stored, it is not driven
+            log.error("operation %s of %s: parked: %s", operation.id, operation.node, error)
+            await self._park(hold, error.blocker())
         except StoreFailed:
             raise  # ends the daemon: the node is not to blame, and whoever comes next looks again
         except Exception:  # our own bug: parked and reported, never retried
             log.exception("operation %s of %s: parked", operation.id, operation.node)
-            await self._park(hold)
+            await self._park(hold, _bug(operation.node))
 
     async def _turns(self, hold: Hold) -> None:
         failures = unseen = 0  # in a row: acts that failed, looks that showed nothing
         while True:
             node = await self._store.node(hold.operation.node)
             assert node is not None
+            if (damaged := self._store.damaged().get(node.id)) is not None:
+                await self._park(hold, damaged)
+                return
             try:
                 turn, blockers = await self._turn(hold, node)
                 unseen = unseen + 1 if blockers and isinstance(turn, Wait) else 0
@@ -80,6 +89,12 @@ class Reconciler:
                     turn = await self._fail(hold, tuple(blockers), unseen or failures)
             except StaleWrite:
                 continue  # somebody (a person, the allocator) changed the node: look again
+            except DamagedRow as error:
+                if error.node in ("", node.id):
+                    raise
+                log.error("%s waits: %s", node.id, error)  # another node's row: that one is parked
+                await self._clock.sleep(self._settings.retry_s)
+                continue
             if not (blockers or isinstance(turn, Wait)) or isinstance(turn, Enter):
                 failures = 0  # waiting is no success of what failed before
             if isinstance(turn, Rest):
@@ -140,17 +155,22 @@ class Reconciler:
         if node is not None and node.note != why:
             await hold.record(node=node.model_copy(update={"note": why}))
 
-    async def _park(self, hold: Hold) -> None:
+    async def _park(self, hold: Hold, why: Blocker) -> None:
         node = await self._store.node(hold.operation.node)
         assert node is not None
-        bug = Blocker(
-            reason=Reason.OUR_BUG,
-            subject=node.id,
-            detail="the provisioner failed an assertion of its own; see its log",
-            unblock="Report it with the log; then retry the node.",
-        )
-        await hold.record(
-            node=node.model_copy(update={"blockers": (bug,), "note": str(bug)}),
-            journal=[("parked", {"node": node.id})],
-        )
-        await self._store.end_operation(hold.operation, OperationStatus.PARKED, str(bug))
+        parked = node.model_copy(update={"blockers": (why,), "note": str(why)})
+        journal = [("parked", {"node": node.id, "why": str(why)})]
+        try:
+            await hold.record(node=parked, journal=journal)
+        except StaleWrite:  # its own row is damaged, and nothing is written over that
+            await hold.record(journal=journal)
+        await self._store.end_operation(hold.operation, OperationStatus.PARKED, str(why))
+
+
+def _bug(node: str) -> Blocker:
+    return Blocker(
+        reason=Reason.OUR_BUG,
+        subject=node,
+        detail="the provisioner failed an assertion of its own; see its log",
+        unblock="Report it with the log; then retry the node.",
+    )

@@ -84,9 +84,9 @@ class RepairShop:
 
     def loops(
         self, submit: Callable[[str], Awaitable[None]]
-    ) -> dict[str, Coroutine[Any, Any, None]]:
+    ) -> dict[str, Callable[[], Coroutine[Any, Any, None]]]:
         """What is to run, by name. `submit` hands an operation to the engine."""
         p = self._parts
         desk = CaseDesk(p.store, p.book, p.alerts, p.clock, p.settings)
         repairs = Repairs(desk, p.store, p.alerts, p.clock, p.settings, submit)
-        return {"repairs": repairs.run(), "tickets": self.ticketing.run()}
+        return {"repairs": repairs.run, "tickets": self.ticketing.run}

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 
 from provisioner.model.node import Node, NodeKind, Placement, State
-from provisioner.model.outcome import Reason
 from provisioner.model.tenant import Tenant
 from provisioner.planning.allocation import allocate
 from provisioner.planning.lifecycle import PASSING
@@ -28,8 +27,8 @@ def wants_turn(
 
     `watcher`: released hosts that are well are looked at by the watch, within its budget.
     """
-    if any(b.reason is Reason.OUR_BUG for b in node.blockers):
-        return False  # parked: a person looks at it first
+    if node.is_parked:
+        return False  # a person looks at it first
     if node.state in WORKING:
         return True
     if node.state is State.CERTIFIED and node.tenant:
@@ -78,6 +77,7 @@ class Scheduler:
         self._held = held  # nodes that alerts keep from tenants; None: there is no watch
         self._may_begin = may_begin  # an overloaded daemon begins little
         self._looked: dict[str, float] = {}
+        self._parked: set[str] = set()  # for a damaged row, by this process
         self._resting: dict[str, Node] = {}  # as they were: an unchanged row is the same object
 
     async def run(self) -> None:
@@ -90,7 +90,9 @@ class Scheduler:
         """One look at all nodes."""
         now = self._clock.now()
         nodes = await self._store.nodes()
-        nodes = await self._allocate(nodes, await self._store.tenants(), now)
+        held = frozenset() if self._held is None else await self._held()
+        nodes = await self._park_damaged(nodes, now)
+        nodes = await self._allocate(nodes, await self._store.tenants(), held, now)
         busy = {o.node for o in await self._store.active_operations()}
         for node in nodes:
             if self._resting.get(node.id) is node:
@@ -114,10 +116,30 @@ class Scheduler:
                 if operation is not None:
                     await self._submit(operation.id)
 
+    async def _park_damaged(self, nodes: Sequence[Node], now: float) -> Sequence[Node]:
+        """Park nodes of which a damaged row was met; the nodes that may be given something to do.
+
+        A node whose own row is damaged cannot be written: the journal names it, once.
+        """
+        damaged = self._store.damaged()
+        if not damaged:
+            return nodes
+        for node in (await self._store.nodes_named(damaged.keys() - self._parked)).values():
+            why = damaged[node.id]
+            self._parked.add(node.id)
+            if not node.is_parked:
+                parked = node.model_copy(update={"blockers": (why,), "note": str(why)})
+                try:
+                    await self._store.save_node(parked)
+                except StaleWrite:
+                    self._parked.discard(node.id)  # somebody was faster; the next tick sees it
+                    continue
+            await self._store.journal("parked", node.id, {"why": str(why)}, now)
+        return [n for n in nodes if n.id not in damaged]
+
     async def _allocate(
-        self, nodes: Sequence[Node], tenants: Sequence[Tenant], now: float
+        self, nodes: Sequence[Node], tenants: Sequence[Tenant], held: frozenset[str], now: float
     ) -> Sequence[Node]:
-        held = frozenset() if self._held is None else await self._held()
         # an allocated node counts for its tenant, whatever stands against it
         pairs = dict(allocate([n for n in nodes if n.tenant or n.id not in held], tenants))
         result = []

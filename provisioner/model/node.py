@@ -6,7 +6,9 @@ from enum import StrEnum
 
 from provisioner.model.base import Record
 from provisioner.model.location import Location, Port
-from provisioner.model.outcome import Blocker
+from provisioner.model.outcome import Blocker, Reason
+
+PARKING = frozenset({Reason.OUR_BUG, Reason.DAMAGED_ROW})
 
 
 class NodeKind(StrEnum):
@@ -85,6 +87,11 @@ class Node(Record):
     blockers: tuple[Blocker, ...] = ()
     attempts: int = 0  # of automatic remedies since the last certificate
     note: str = ""  # what is being done now, for people
+
+    @property
+    def is_parked(self) -> bool:
+        """Whether a person has to look at it before anything is done."""
+        return any(b.reason in PARKING for b in self.blockers)
 
     def moved(self, state: State, now: float, **changes: object) -> Node:
         """This node after entering `state`; the generation is the store's to raise."""

@@ -73,6 +73,7 @@ class Reason(StrEnum):
     BUDGET = "budget"  # a campaign had more failures than its policy allows
     TIME_LIMIT = "time_limit"  # longer in a state than its limit
     OVERLOADED = "overloaded"  # the daemon or its database was too slow; nothing was sent
+    DAMAGED_ROW = "damaged_row"  # a stored row of it cannot be read; parked, not retried
     OUR_BUG = "our_bug"  # an assertion of ours failed; parked, not retried
 
 

@@ -28,9 +28,9 @@ def serves(node: Node) -> bool:
 
 def obstacle(node: Node, *, rolling_back: bool = False) -> Blocker | None:
     """Why a campaign cannot take this node as it stands now; None: it can."""
-    if any(b.reason is Reason.OUR_BUG for b in node.blockers):
+    if node.is_parked:
         unblock = "Look at its operation, then `provisioner node retry`."
-        return _no(Reason.OUR_BUG, node, "it is parked", unblock)
+        return _no(node.blockers[0].reason, node, "it is parked", unblock)
     if node.state in LOST:
         if rolling_back and node.state is State.QUARANTINED and _fenced(node):
             return None  # the release that it fails with is what is taken back

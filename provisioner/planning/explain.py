@@ -17,7 +17,7 @@ from provisioner.model.case import Case
 from provisioner.model.certificate import Certificate
 from provisioner.model.node import Boots, Node, NodeKind, Placement, State
 from provisioner.model.operation import LedgerEntry, Operation
-from provisioner.model.outcome import Blocker, Reason
+from provisioner.model.outcome import Blocker
 from provisioner.model.plan import Plan
 from provisioner.planning.explain_next import coming
 from provisioner.planning.explain_words import ago, span, word
@@ -211,8 +211,7 @@ def _unblock(seen: Situation) -> Iterator[str]:
             f"It is {node.state} longer than {span(limit_s)}, the limit of this state; "
             f"it hangs on: {word(name)}."
         )
-    parked = any(b.reason is Reason.OUR_BUG for b in node.blockers)
-    if node.state is State.QUARANTINED or parked:
+    if node.state is State.QUARANTINED or node.is_parked:
         yield f"When that is done: `provisioner node retry {word(node.id)}`."
     if node.state is State.RELEASED and _worthless(seen):
         again = f"`provisioner node reclaim {word(node.id)} --for-repair`"

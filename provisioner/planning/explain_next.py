@@ -28,8 +28,11 @@ def coming(
     row: CampaignRow | None,
 ) -> Iterator[str]:
     """Sentences on what the daemon does next, or what it waits for."""
-    if any(b.reason is Reason.OUR_BUG for b in node.blockers):
-        yield "Nothing by itself: it was parked after a fault of the provisioner's own."
+    if node.is_parked:
+        why = "after a fault of the provisioner's own"
+        if any(b.reason is Reason.DAMAGED_ROW for b in node.blockers):
+            why = "because a stored row of it cannot be read"
+        yield f"Nothing by itself: it was parked {why}."
         return
     yield from _of_state(node, plan)
     if node.note and node.state not in (State.QUARANTINED, State.RETIRED):

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from provisioner.model.node import Node, Placement, State
-from provisioner.model.outcome import Reason
 from provisioner.planning.journey import may_enter
 
 
 def retry(node: Node, now: float) -> Node | str:
     """Out of quarantine: to converging where the node is identified and fenced, else anew."""
     fresh = {"blockers": (), "attempts": 0, "note": "retried by request"}
-    if any(b.reason is Reason.OUR_BUG for b in node.blockers):
+    if node.is_parked:
         return node.model_copy(update=fresh)  # parked where it was: it goes on from there
     if node.state not in (State.QUARANTINED, State.REPAIRING):
         return f"it is {node.state}, not quarantined"

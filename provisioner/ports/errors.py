@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from provisioner.model.outcome import Reason
+from provisioner.model.outcome import Blocker, Reason
 
 
 class PortError(Exception):
@@ -72,3 +72,28 @@ class StoreFailed(Exception):
 
     Nothing of the failed write was kept. It is not `PortError`: no single node is to blame.
     """
+
+
+class DamagedRow(StoreFailed):
+    """One row cannot be read, the others can. `where` names it: "nodes, n7".
+
+    A row that belongs to a `node` parks that node. One that the whole fleet depends on (a tenant, a
+    pin of a release) stops the daemon as `StoreFailed` does: to leave it out could move ports.
+    """
+
+    def __init__(self, where: str, problem: str, node: str = "") -> None:
+        super().__init__(f"a stored row cannot be read ({where}): {problem}; {DAMAGED_REMEDY}")
+        self.where, self.problem, self.node = where, problem, node
+
+    def blocker(self) -> Blocker:
+        """Return what stands in the way of the node that the row belongs to."""
+        return Blocker(
+            reason=Reason.DAMAGED_ROW,
+            subject=self.where,
+            detail=f"this row of the database cannot be read: {self.problem}",
+            unblock="Run `provisioner doctor`, which reads every row. Restore the row or the "
+            "database from a backup, restart the daemon, then retry the node.",
+        )
+
+
+DAMAGED_REMEDY = "run `provisioner doctor`, then restore the database from its backup"

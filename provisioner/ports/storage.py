@@ -12,6 +12,7 @@ from provisioner.model.health import HealthReport
 from provisioner.model.inventory import Inventory
 from provisioner.model.node import Node
 from provisioner.model.operation import ActionStatus, LedgerEntry, Operation, OperationStatus
+from provisioner.model.outcome import Blocker
 from provisioner.model.standing import Standing
 from provisioner.model.tenant import ReleaseProof, Tenant
 from provisioner.ports.wire import Secret
@@ -30,7 +31,21 @@ class Store(Protocol):
     # nodes
     async def add_node(self, node: Node) -> Node: ...
     async def node(self, node_id: str) -> Node | None: ...
-    async def nodes(self) -> Sequence[Node]: ...
+    async def nodes(self) -> Sequence[Node]:
+        """Every node but those that are `set_aside`."""
+        ...
+
+    def damaged(self) -> Mapping[str, Blocker]:
+        """What parks each node that a damaged row belongs to, of the rows that were met so far."""
+        ...
+
+    async def set_aside(self) -> Sequence[Node]:
+        """Nodes of which a damaged row was met: they are not among `nodes`.
+
+        One whose own row is damaged is what is left of it: its ports may be missing.
+        """
+        ...
+
     async def nodes_named(self, names: Collection[str]) -> Mapping[str, Node]:
         """Those of these that there are: costs what they are, not what the fleet is."""
         ...

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from sqlalchemy import Connection, insert, select, update
 
 from provisioner.model.agent import AgentSession
+from provisioner.store.damage import parse_each
 from provisioner.store.records import clean, parse
 from provisioner.store.schema import agents
 
@@ -14,7 +15,8 @@ from provisioner.store.schema import agents
 def read_sessions(connection: Connection) -> Sequence[AgentSession]:
     """The last session of every node, by node."""
     rows = connection.execute(select(agents.c.node, agents.c.body).order_by(agents.c.node))
-    return tuple(parse(AgentSession, row.body, f"agents, {row.node}") for row in rows)
+    listed = ((r.node, r.node, r.body) for r in rows)
+    return parse_each(connection, AgentSession, "agents", listed)
 
 
 def hand_out(connection: Connection, session: AgentSession) -> bool:

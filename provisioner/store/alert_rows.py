@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, insert, select
 
 from provisioner.model.alert import Alert, Override, Subscription
 from provisioner.store import journal as chain
-from provisioner.store.records import clean, parse
+from provisioner.store.damage import parse_each
+from provisioner.store.records import clean
 from provisioner.store.schema import alerts, overrides, received_events, subscriptions
 from provisioner.store.sql_store import SqlStore
 
@@ -99,7 +100,7 @@ def put_alerts(
 def read_alerts(connection: Connection, node: str) -> tuple[Alert, ...]:
     """The alerts of a node ("": of all that stand), those that stand first."""
     rows = connection.execute(_OF_NODE, {"name": node}) if node else connection.execute(_STANDING)
-    return tuple(parse(Alert, row.body, f"alerts, {row.node}") for row in rows)
+    return parse_each(connection, Alert, "alerts", _by_node(rows))
 
 
 def put_override(connection: Connection, override: Override) -> None:
@@ -128,7 +129,7 @@ def read_overrides(connection: Connection, node: str) -> tuple[Override, ...]:
     query = select(overrides.c.node, overrides.c.body)
     query = query.where(overrides.c.node == node) if node else query
     rows = connection.execute(query.order_by(overrides.c.node, overrides.c.until))
-    return tuple(parse(Override, row.body, f"overrides, {row.node}") for row in rows)
+    return parse_each(connection, Override, "overrides", _by_node(rows))
 
 
 def put_subscription(connection: Connection, subscription: Subscription) -> None:
@@ -147,8 +148,13 @@ def put_subscription(connection: Connection, subscription: Subscription) -> None
 def read_subscriptions(connection: Connection) -> tuple[Subscription, ...]:
     """All of them."""
     order = (subscriptions.c.node, subscriptions.c.bmc)
-    rows = connection.execute(select(subscriptions.c.body).order_by(*order))
-    return tuple(parse(Subscription, row.body, "subscriptions") for row in rows)
+    s = subscriptions.c
+    rows = connection.execute(select(s.id, s.node, s.body).order_by(*order))
+    return parse_each(connection, Subscription, "subscriptions", ((*row,) for row in rows))
+
+
+def _by_node(rows: Iterable[Any]) -> Iterator[tuple[str, str, str]]:
+    return ((row.node, row.node, row.body) for row in rows)
 
 
 def read_received_events(connection: Connection, node: str, bmc: str) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ as it was when that was decided: a crash leaves both or neither, and a pause is 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, insert, select, update
@@ -19,6 +19,7 @@ from provisioner.ports.errors import StaleWrite
 from provisioner.store import evidence_rows, node_rows
 from provisioner.store import journal as chain
 from provisioner.store.campaign_schema import campaign_nodes, campaigns, notices, release_pins
+from provisioner.store.damage import parse_each
 from provisioner.store.notice_rows import put_notice
 from provisioner.store.records import parse
 from provisioner.store.sql_store import SqlStore
@@ -168,7 +169,7 @@ def read_campaign(connection: Connection, campaign_id: str) -> Campaign | None:
 def read_campaigns(connection: Connection) -> tuple[Campaign, ...]:
     """All campaigns, the oldest first."""
     rows = connection.execute(_ALL)
-    return tuple(parse(Campaign, row.body, f"campaigns, {row.id}") for row in rows)
+    return parse_each(connection, Campaign, "campaigns", ((r.id, "", r.body) for r in rows))
 
 
 def read_rows(connection: Connection, campaign_id: str) -> tuple[CampaignRow, ...]:
@@ -176,7 +177,7 @@ def read_rows(connection: Connection, campaign_id: str) -> tuple[CampaignRow, ..
     query = select(campaign_nodes.c.node, campaign_nodes.c.body)
     query = query.where(campaign_nodes.c.campaign == campaign_id).order_by(campaign_nodes.c.node)
     rows = connection.execute(query)
-    return tuple(parse(CampaignRow, row.body, f"campaign_nodes, {row.node}") for row in rows)
+    return parse_each(connection, CampaignRow, "campaign_nodes", _by_node(rows))
 
 
 def read_active(connection: Connection) -> tuple[CampaignRow, ...]:
@@ -185,7 +186,7 @@ def read_active(connection: Connection) -> tuple[CampaignRow, ...]:
     query = query.join(campaigns, campaigns.c.id == campaign_nodes.c.campaign)
     query = query.where(campaigns.c.state.not_in([str(s) for s in OVER]))
     rows = connection.execute(query.order_by(campaign_nodes.c.campaign, campaign_nodes.c.node))
-    return tuple(parse(CampaignRow, row.body, f"campaign_nodes, {row.node}") for row in rows)
+    return parse_each(connection, CampaignRow, "campaign_nodes", _by_node(rows))
 
 
 def read_pins(connection: Connection) -> tuple[ReleasePin, ...]:
@@ -212,7 +213,12 @@ def read_notices(connection: Connection, tenant: str) -> tuple[Notice, ...]:
     query = select(notices.c.id, notices.c.body).order_by(notices.c.at, notices.c.id)
     if tenant:
         query = query.where(notices.c.tenant == tenant)
-    return tuple(parse(Notice, r.body, f"notices, {r.id}") for r in connection.execute(query))
+    rows = ((r.id, "", r.body) for r in connection.execute(query))
+    return parse_each(connection, Notice, "notices", rows)
+
+
+def _by_node(rows: Iterable[Any]) -> Iterator[tuple[str, str, str]]:
+    return ((row.node, row.node, row.body) for row in rows)
 
 
 def _fence(connection: Connection, campaign: Campaign) -> None:

@@ -13,15 +13,16 @@ from provisioner.ports.errors import StaleWrite
 from provisioner.store import journal as chain
 from provisioner.store.campaign_schema import notices
 from provisioner.store.case_schema import cases
+from provisioner.store.damage import parse_each
 from provisioner.store.json_text import json_text
 from provisioner.store.notice_rows import put_notice
-from provisioner.store.records import clean, parse
+from provisioner.store.records import clean
 from provisioner.store.sql_store import SqlStore
 
 # kinds of the journal's rows that say whom a node served
 TENANCY = frozenset({"released", "request", "retired", "replaced"})
 # made once: a turn of a node asks whether it has a case
-_NEWEST_FIRST = select(cases.c.id, cases.c.body).order_by(
+_NEWEST_FIRST = select(cases.c.id, cases.c.node, cases.c.body).order_by(
     cases.c.opened_at.desc(), cases.c.id.desc()
 )
 _OPEN = _NEWEST_FIRST.where(cases.c.closed_at == 0.0)
@@ -35,10 +36,12 @@ class CaseRows:
         self._store = store
 
     async def open_cases(self) -> Sequence[Case]:
-        return await self._store.read(lambda c: _cases(c.execute(_OPEN)))
+        return await self._store.read(lambda c: _cases(c, c.execute(_OPEN)))
 
     async def open_case(self, node: str) -> Case | None:
-        found = await self._store.read(lambda c: _cases(c.execute(_OPEN_OF_NODE, {"name": node})))
+        found = await self._store.read(
+            lambda c: _cases(c, c.execute(_OPEN_OF_NODE, {"name": node}))
+        )
         return found[0] if found else None
 
     async def case(self, case_id: str) -> Case | None:
@@ -104,11 +107,11 @@ def _beside(
 
 
 def _read(connection: Connection, where: ColumnElement[bool], limit: int) -> tuple[Case, ...]:
-    return _cases(connection.execute(_NEWEST_FIRST.where(where).limit(limit)))
+    return _cases(connection, connection.execute(_NEWEST_FIRST.where(where).limit(limit)))
 
 
-def _cases(rows: Iterable[Any]) -> tuple[Case, ...]:
-    return tuple(parse(Case, row.body, f"cases, {row.id}") for row in rows)
+def _cases(connection: Connection, rows: Iterable[Any]) -> tuple[Case, ...]:
+    return parse_each(connection, Case, "cases", ((r.id, r.node, r.body) for r in rows))
 
 
 def cases_page(
@@ -147,7 +150,7 @@ def notices_page(
     if kind:
         query = query.where(json_text(notices.c.body, "kind") == kind)
     rows = connection.execute(query.order_by(notices.c.at.desc(), notices.c.id.desc()).limit(limit))
-    return tuple(parse(Notice, row.body, f"notices, {row.id}") for row in rows)
+    return parse_each(connection, Notice, "notices", ((r.id, "", r.body) for r in rows))
 
 
 def _notices(connection: Connection, tenant: str, *, unsent: bool) -> tuple[Notice, ...]:
@@ -155,7 +158,7 @@ def _notices(connection: Connection, tenant: str, *, unsent: bool) -> tuple[Noti
     query = query.where(notices.c.tenant == tenant) if tenant else query
     query = query.where(notices.c.sent_at == 0.0) if unsent else query
     rows = connection.execute(query.order_by(notices.c.at, notices.c.id))
-    return tuple(parse(Notice, row.body, f"notices, {row.id}") for row in rows)
+    return parse_each(connection, Notice, "notices", ((r.id, "", r.body) for r in rows))
 
 
 def _columns(case: Case) -> dict[str, object]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import Connection, bindparam, delete, func, insert, select
 
 from provisioner.model.cohort import Baseline, Sample
-from provisioner.store.records import parse
+from provisioner.store.damage import parse_each
 from provisioner.store.schema import baselines, samples
 
 # made once: each node that waits for a tenant asks
@@ -38,7 +38,7 @@ def read_samples(
         query = query.where(samples.c.versions == versions)
     query = query.order_by(samples.c.taken_at.desc(), samples.c.node).limit(limit)
     rows = connection.execute(query)
-    return tuple(parse(Sample, row.body, f"samples, {row.node}") for row in rows)
+    return parse_each(connection, Sample, "samples", ((r.node, "", r.body) for r in rows))
 
 
 def read_mark(connection: Connection, profile: str, versions: str) -> tuple[int, float]:
@@ -70,4 +70,5 @@ def read_baselines(connection: Connection, profile: str) -> tuple[Baseline, ...]
     if profile:
         query = query.where(baselines.c.profile == profile)
     rows = connection.execute(query)
-    return tuple(parse(Baseline, row.body, f"baselines, {row.metric}") for row in rows)
+    listed = ((f"{r.profile}, {r.metric}", "", r.body) for r in rows)
+    return parse_each(connection, Baseline, "baselines", listed)

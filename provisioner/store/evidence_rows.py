@@ -15,7 +15,7 @@ from provisioner.model.certificate import Certificate, Revocation
 from provisioner.model.health import HealthReport
 from provisioner.model.inventory import Inventory
 from provisioner.model.tenant import ReleaseProof
-from provisioner.ports.errors import StoreFailed
+from provisioner.ports.errors import DamagedRow
 from provisioner.store.records import clean, parse, parse_inventory
 from provisioner.store.schema import (
     certificates,
@@ -57,7 +57,10 @@ def put_inventory(connection: Connection, inventory: Inventory, now: float) -> N
 def read_inventory(connection: Connection, node: str) -> Inventory | None:
     """What was last seen of a node."""
     body = connection.scalar(_NEWEST, {"name": node})
-    return None if body is None else parse_inventory(body)
+    try:
+        return None if body is None else parse_inventory(body)
+    except DamagedRow as error:
+        raise DamagedRow(f"inventories, {node}", error.problem) from None
 
 
 def put_report(connection: Connection, report: HealthReport) -> None:
@@ -111,7 +114,7 @@ def pack(text: str) -> tuple[str, int, bytes]:
 
 
 def read_evidence(connection: Connection, digest: str) -> str | None:
-    """The text with this digest; `StoreFailed` if what is stored is something else."""
+    """The text with this digest; `DamagedRow` if what is stored is something else."""
     row = connection.execute(
         select(evidence.c.size, evidence.c.body).where(evidence.c.digest == digest)
     ).first()
@@ -122,7 +125,7 @@ def read_evidence(connection: Connection, digest: str) -> str | None:
     except zlib.error:
         raw = b""
     if hashlib.sha256(raw).hexdigest() != digest:
-        raise StoreFailed(f"evidence {digest} is not what was stored; restore the backup")
+        raise DamagedRow(f"evidence, {digest}", "it is not what was stored")
     return raw.decode("utf-8", "surrogatepass")
 
 

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
+from itertools import islice
 from pathlib import Path
 from urllib.parse import quote
 
+from sqlalchemy import create_engine
+from sqlalchemy.pool import NullPool
+
 from provisioner.model.base import Record
+from provisioner.ports.errors import DamagedRow
 from provisioner.store.migrating import revisions
+from provisioner.store.row_check import damaged_rows
+
+ROWS_MAX = 100  # damaged rows that are named
 
 
 class DatabaseLook(Record):
@@ -17,6 +25,18 @@ class DatabaseLook(Record):
     revision: str = ""
     behind: int = 0
     problem: str = ""
+
+
+def find_damaged(file: Path) -> tuple[DamagedRow, ...]:
+    """Read every row, as the daemon would, and return the first ROWS_MAX that it could not."""
+    engine = create_engine(
+        f"sqlite:///file:{quote(str(file))}?mode=ro&uri=true", poolclass=NullPool
+    )
+    try:
+        with engine.connect() as connection:
+            return tuple(islice(damaged_rows(connection), ROWS_MAX))
+    finally:
+        engine.dispose()
 
 
 def look(file: Path) -> DatabaseLook:

@@ -9,6 +9,8 @@ from sqlalchemy import Connection, delete, insert, select, update
 
 from provisioner.model.fabric_session import FabricOutcome, FabricSession
 from provisioner.ports import Fenced
+from provisioner.ports.errors import DamagedRow
+from provisioner.store import damage
 from provisioner.store.records import parse
 from provisioner.store.schema import fabric_outcomes, fabric_sessions
 
@@ -60,7 +62,14 @@ def put_outcomes(connection: Connection, outcomes: Sequence[FabricOutcome]) -> N
 
 def read_open(connection: Connection) -> tuple[FabricSession, ...]:
     """Every session that is under way."""
-    return tuple(_session(row.body) for row in connection.execute(_OPEN))
+    kept = []
+    for row in connection.execute(_OPEN):
+        try:
+            kept.append(_session(row.body))
+        except DamagedRow as error:
+            named = DamagedRow(f"fabric_sessions, {row.id}", error.problem)
+            damage.record(connection.engine, "", named)
+    return tuple(kept)
 
 
 @lru_cache(maxsize=16)  # every waiting node looks at every session: parsed once after each round

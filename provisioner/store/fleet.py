@@ -16,13 +16,16 @@ from functools import partial
 from sqlalchemy import Connection, bindparam, select
 
 from provisioner.model.node import Node
-from provisioner.store.records import parse, parse_node
+from provisioner.ports.errors import DamagedRow
+from provisioner.store.damage import STAND_IN
+from provisioner.store.node_rows import parse_or_stand_in
+from provisioner.store.records import parse
 from provisioner.store.schema import nodes
 
 Changed = Sequence[tuple[int, Node]]
 # made once: every tick and every turn asks
 _CHANGED = (
-    select(nodes.c.changed, nodes.c.body)
+    select(nodes.c.changed, nodes.c.id, nodes.c.body)
     .where(nodes.c.changed > bindparam("seen"))
     .order_by(nodes.c.changed)
 )
@@ -36,11 +39,12 @@ class Fleet:
         self._known: dict[str, tuple[int, Node]] = {}
         self._seen = -1
         self._nodes: tuple[Node, ...] = ()
+        self.damaged: tuple[Node, ...] = ()  # stand-ins, of rows that cannot be read
 
     async def nodes(
         self, read: Callable[[Callable[[Connection], Changed]], Awaitable[Changed]]
     ) -> tuple[Node, ...]:
-        """Every node, by id; the same object as long as nothing changed."""
+        """Every node whose row can be read, by id; the same object as long as nothing changed."""
         changed = await read(partial(_after, number=self._seen))
         more = False
         for number, node in changed:
@@ -53,14 +57,23 @@ class Fleet:
         if more:
             self._known = dict(sorted(self._known.items()))
         if changed:
-            self._nodes = tuple(node for _, node in self._known.values())
+            all_nodes = tuple(node for _, node in self._known.values())
+            self._nodes = tuple(n for n in all_nodes if n.generation != STAND_IN)
+            self.damaged = tuple(n for n in all_nodes if n.generation == STAND_IN)
         return self._nodes
 
 
 def _after(connection: Connection, number: int) -> Changed:
-    rows = connection.execute(_CHANGED, {"seen": number})
+    rows = connection.execute(_CHANGED, {"seen": number}).all()
     # past the cache of single nodes: a whole fleet would only drive everything else out of it
-    return [(changed, parse(Node, body, "nodes")) for changed, body in rows]
+    return [(changed, _parse(connection, name, body)) for changed, name, body in rows]
+
+
+def _parse(connection: Connection, name: str, body: str) -> Node:
+    try:
+        return parse(Node, body, f"nodes, {name}")
+    except DamagedRow:
+        return parse_or_stand_in(connection, name, body)
 
 
 def read_named(connection: Connection, names: Collection[str]) -> Mapping[str, Node]:
@@ -68,6 +81,6 @@ def read_named(connection: Connection, names: Collection[str]) -> Mapping[str, N
     wanted, found = sorted(names), {}
     for begin in range(0, len(wanted), NAMES_MAX):
         some = wanted[begin : begin + NAMES_MAX]
-        bodies = connection.scalars(select(nodes.c.body).where(nodes.c.id.in_(some)))
-        found.update({node.id: node for node in map(parse_node, bodies)})
+        rows = connection.execute(select(nodes.c.id, nodes.c.body).where(nodes.c.id.in_(some)))
+        found.update({r.id: parse_or_stand_in(connection, r.id, r.body) for r in rows.all()})
     return found

@@ -37,7 +37,8 @@ def json_text(column: ColumnElement[Any], path: str) -> ColumnElement[str]:
 @compiles(_JsonText)
 def _other(element: _JsonText, compiler: Any, **more: Any) -> str:
     inner = compiler.process(element.clauses, **more)
-    return f"json_extract({inner}, '$.{element.path}')"
+    # a damaged row is counted without the value, rather than failing the whole statement
+    return f"CASE WHEN json_valid({inner}) THEN json_extract({inner}, '$.{element.path}') END"
 
 
 @compiles(_JsonText, "postgresql")

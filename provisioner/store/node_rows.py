@@ -5,7 +5,8 @@ from __future__ import annotations
 from sqlalchemy import Connection, bindparam, func, insert, select, update
 
 from provisioner.model.node import Node
-from provisioner.ports.errors import StaleWrite
+from provisioner.ports.errors import DamagedRow, StaleWrite
+from provisioner.store import damage
 from provisioner.store.records import parse_node
 from provisioner.store.schema import nodes
 
@@ -24,13 +25,29 @@ def add_node(connection: Connection, node: Node) -> Node:
 
 
 def read_node(connection: Connection, node_id: str) -> Node | None:
-    """The node as it is now, or None."""
+    """The node as it is now, or None; a stand-in (`damage`) if its row cannot be read."""
     body = connection.scalar(_NODE, {"name": node_id})
-    return None if body is None else parse_node(body)
+    return None if body is None else parse_or_stand_in(connection, node_id, body)
+
+
+def parse_or_stand_in(connection: Connection, node_id: str, body: str) -> Node:
+    """Return the node in `body`, or what is left of it."""
+    try:
+        return parse_node(body)
+    except DamagedRow as error:
+        named = DamagedRow(f"nodes, {node_id}", error.problem)
+        damage.record(connection.engine, node_id, named)
+        row = connection.execute(select(nodes).where(nodes.c.id == node_id)).one()
+        return damage.stand_in(dict(row._mapping), named)
 
 
 def save_node(connection: Connection, node: Node) -> Node:
-    """The node with its generation raised; `StaleWrite` if it changed since it was read."""
+    """The node with its generation raised; `StaleWrite` if it changed since it was read.
+
+    Also for a stand-in: nothing is written over a damaged row, so that it can be repaired.
+    """
+    if node.generation == damage.STAND_IN:
+        raise StaleWrite(f"the row of {node.id} is damaged, and nothing is written over it")
     saved = node.model_copy(update={"generation": node.generation + 1})
     done = connection.execute(
         update(nodes)

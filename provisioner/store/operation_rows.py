@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, func, insert, select, update
+from pydantic import ValidationError
+from sqlalchemy import Connection, Row, Select, bindparam, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from provisioner.model.operation import ActionStatus, LedgerEntry, Operation, OperationStatus
-from provisioner.ports.errors import Fenced, StaleWrite
+from provisioner.ports.errors import DamagedRow, Fenced, StaleWrite
+from provisioner.store import damage
 from provisioner.store.records import canonical, clean, parse_object
 from provisioner.store.schema import ledger, operations
 
@@ -79,21 +81,36 @@ def _columns(operation: Operation) -> dict[str, object]:
     }
 
 
-def _operation(row: Row[Any]) -> Operation:
+def read_operation_row(row: Row[Any]) -> Operation:
+    """Return the operation of a whole row; raises `DamagedRow`."""
     fields = dict(row._mapping)
     fields.pop("number")
-    return Operation(**fields)
+    try:
+        return Operation(**fields)
+    except ValidationError as error:
+        raise _damaged(f"operations, {row.id}", error) from None
 
 
 def read_operation(connection: Connection, operation_id: str) -> Operation | None:
     """One operation, active or not."""
     row = connection.execute(_ONE, {"wanted": operation_id}).first()
-    return None if row is None else _operation(row)
+    return None if row is None else read_operation_row(row)
 
 
 def active_operations(connection: Connection) -> Sequence[Operation]:
     """What a daemon drives again when it starts, by node."""
-    return tuple(map(_operation, connection.execute(_ACTIVE)))
+    return readable_operations(connection, _ACTIVE)
+
+
+def readable_operations(connection: Connection, query: Select[Any]) -> tuple[Operation, ...]:
+    """Return the operations whose rows can be read; the others park their nodes."""
+    kept = []
+    for row in connection.execute(query).all():
+        try:
+            kept.append(read_operation_row(row))
+        except DamagedRow as error:
+            damage.record(connection.engine, row.node, error)
+    return tuple(kept)
 
 
 def take(connection: Connection, operation_id: str) -> Operation:
@@ -218,15 +235,25 @@ def last_entry(connection: Connection, operation_id: str, action: str) -> Ledger
         .order_by(ledger.c.attempt.desc())
         .limit(1)
     ).first()
-    return None if row is None else _entry(row)
+    return None if row is None else read_entry_row(row)
 
 
 def entries(connection: Connection, node: str) -> Sequence[LedgerEntry]:
     """Every action on one node, oldest first."""
-    return tuple(map(_entry, connection.execute(_OF_NODE, {"name": node})))
+    return tuple(map(read_entry_row, connection.execute(_OF_NODE, {"name": node})))
 
 
-def _entry(row: Row[Any]) -> LedgerEntry:
+def read_entry_row(row: Row[Any]) -> LedgerEntry:
+    """Return the entry of a whole row; raises `DamagedRow`."""
     fields = dict(row._mapping)
     where = f"ledger, {fields.pop('id')}"
-    return LedgerEntry(**(fields | {"before": parse_object(fields["before"], where)}))
+    fields["before"] = parse_object(fields["before"], where)
+    try:
+        return LedgerEntry(**fields)
+    except ValidationError as error:
+        raise _damaged(where, error) from None
+
+
+def _damaged(where: str, error: ValidationError) -> DamagedRow:
+    first = error.errors(include_input=False, include_url=False)[0]
+    return DamagedRow(where, f"{'.'.join(map(str, first['loc']))}: {first['msg']}")

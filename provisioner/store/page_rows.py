@@ -10,7 +10,9 @@ from sqlalchemy import Connection, Select, func, select
 from provisioner.model.certificate import Certificate
 from provisioner.model.node import Node
 from provisioner.model.operation import Operation
-from provisioner.store.records import parse, parse_node, parse_object
+from provisioner.store.node_rows import parse_or_stand_in
+from provisioner.store.operation_rows import readable_operations
+from provisioner.store.records import parse, parse_object
 from provisioner.store.schema import certificates, journal, nodes, operations
 
 # what a node's row has beside its body, in the order of a fleet's lines
@@ -34,12 +36,13 @@ def nodes_page(
     narrowed: Mapping[str, Collection[str]],
 ) -> tuple[Node, ...]:
     """Nodes by id, after one. `narrowed`: column of COLUMNS -> the values that it may have."""
-    query = select(nodes.c.body).order_by(nodes.c.id).limit(limit)
+    query = select(nodes.c.id, nodes.c.body).order_by(nodes.c.id).limit(limit)
     if after:
         query = query.where(nodes.c.id > after)
     for name, values in sorted(narrowed.items()):
         query = query.where(COLUMNS[name].in_(sorted(values)))
-    return tuple(map(parse_node, connection.scalars(query)))
+    rows = connection.execute(query).all()
+    return tuple(parse_or_stand_in(connection, r.id, r.body) for r in rows)
 
 
 def fleet(connection: Connection, tenant: str | None) -> Sequence[tuple[str, ...]]:
@@ -91,10 +94,7 @@ def operations_page(
         query = query.where(o.status == status)
     if node:
         query = query.where(o.node == node)
-    return tuple(
-        Operation(**{k: v for k, v in row._mapping.items() if k != "number"})
-        for row in connection.execute(query)
-    )
+    return readable_operations(connection, query)
 
 
 def journal_head(connection: Connection) -> tuple[int, str]:

@@ -1,4 +1,4 @@
-"""Records to text and back. What comes back is checked: a damaged row is `StoreFailed`, no guess.
+"""Records to text and back. What comes back is checked: a damaged row is `DamagedRow`, no guess.
 
 Text that a device sent may hold what a database refuses (NUL in PostgreSQL) or what UTF-8 cannot
 say (lone surrogates); `clean` replaces both before they reach a column.
@@ -15,21 +15,19 @@ from pydantic import BaseModel, ValidationError
 
 from provisioner.model.inventory import Inventory
 from provisioner.model.node import Node
-from provisioner.ports.errors import StoreFailed
+from provisioner.ports.errors import DamagedRow
 
 Model = TypeVar("Model", bound=BaseModel)
 
 
 def parse(model: type[Model], body: str, where: str) -> Model:
-    """The record in `body`; `StoreFailed` names `where` ("nodes, n7") if it is not one."""
+    """The record in `body`; `DamagedRow` names `where` ("nodes, n7") if it is not one."""
     try:
         return model.model_validate_json(body)
     except ValidationError as error:
         problem = error.errors(include_input=False, include_url=False)[0]
-        raise StoreFailed(
-            f"a stored {model.__name__} cannot be read ({where}): {problem['loc']}: "
-            f"{problem['msg']}; restore the database from its backup"
-        ) from None
+        field = ".".join(map(str, problem["loc"])) or model.__name__
+        raise DamagedRow(where, f"{field}: {problem['msg']}") from None
 
 
 # Records are frozen and hold only frozen values, so that the same text may give the same object.
@@ -63,13 +61,13 @@ def canonical(value: Mapping[str, Any]) -> str:
 
 
 def parse_object(text: str, where: str) -> dict[str, Any]:
-    """The inverse of `canonical`; `StoreFailed` if the text is not a JSON object."""
+    """The inverse of `canonical`; `DamagedRow` if the text is not a JSON object."""
     try:
         value = json.loads(text)
     except ValueError:
         value = None
     if not isinstance(value, dict):
-        raise StoreFailed(f"a stored object cannot be read ({where}); restore the backup")
+        raise DamagedRow(where, "it is no JSON object")
     return value
 
 

@@ -10,6 +10,7 @@ from provisioner.model.access import ChangeRequest, RequestState
 from provisioner.ports.errors import StaleWrite
 from provisioner.store import journal as chain
 from provisioner.store.access_schema import requests
+from provisioner.store.damage import parse_each
 from provisioner.store.records import canonical, clean, parse
 
 OPEN = frozenset({RequestState.WAITING, RequestState.RUNNING})
@@ -52,14 +53,15 @@ def read_requests(
     tenant: str | None = None,
 ) -> tuple[ChangeRequest, ...]:
     """The newest first; `before` 0: from the newest. `tenant`: only what that tenant may see."""
-    query = select(requests.c.body).order_by(requests.c.id.desc()).limit(limit)
+    query = select(requests.c.id, requests.c.body).order_by(requests.c.id.desc()).limit(limit)
     if before:
         query = query.where(requests.c.id < before)
     if states:
         query = query.where(requests.c.state.in_(sorted(str(s) for s in states)))
     if tenant is not None:
         query = query.where(requests.c.tenant == tenant)
-    return tuple(parse(ChangeRequest, body, "requests") for body in connection.scalars(query))
+    rows = ((str(r.id), "", r.body) for r in connection.execute(query))
+    return parse_each(connection, ChangeRequest, "requests", rows)
 
 
 def give_up(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from sqlalchemy import Row, Select, delete, insert, select, update
 
-from provisioner.ports import Run, StoreFailed
+from provisioner.ports import DamagedRow, Run
 from provisioner.store.schema import runs
 from provisioner.store.sql_store import SqlStore
 
@@ -69,6 +69,6 @@ def _run(row: Row[tuple[object, ...]]) -> Run:
     try:
         hosts = json.loads(values["hosts"])
     except ValueError:
-        raise StoreFailed(f"a row is damaged: runs, {row.id}") from None
+        raise DamagedRow(f"runs, {row.id}", "its hosts are no JSON") from None
     values.pop("place")
     return Run(**{**values, "hosts": hosts})

@@ -21,11 +21,14 @@ from provisioner.model.health import HealthReport
 from provisioner.model.inventory import Inventory
 from provisioner.model.node import Node
 from provisioner.model.operation import ActionStatus, LedgerEntry, Operation, OperationStatus
+from provisioner.model.outcome import Blocker
 from provisioner.model.standing import Standing
 from provisioner.model.tenant import ReleaseProof, Tenant
+from provisioner.ports.errors import DamagedRow
 from provisioner.store import (
     agent_rows,
     cohort_rows,
+    damage,
     database,
     evidence_rows,
     fabric_rows,
@@ -75,6 +78,8 @@ class SqlStore:
     def __init__(self, engine: Engine, writer: Lane, reader: Lane) -> None:
         self.writer, self.reader = writer, reader
         self._engine, self._fleet = engine, Fleet()
+        self._kept: tuple[Node, ...] = ()  # nodes without damaged rows
+        self._kept_of: tuple[tuple[Node, ...], int] = (), 0
 
     @property
     def shared(self) -> bool:
@@ -98,6 +103,14 @@ class SqlStore:
         """Run queries on one snapshot, which has every write that was answered before."""
         return await self.reader.run(work)
 
+    async def _read_of(self, node: str, work: Work[Result]) -> Result:
+        """Read rows of one node; a damaged one is recorded as that node's."""
+        try:
+            return await self.read(work)
+        except DamagedRow as error:
+            damage.record(self._engine, node, error)
+            raise DamagedRow(error.where, error.problem, node) from None
+
     async def close(self) -> None:
         """Finish the writes that wait, then close the file. A second call does nothing."""
         await self.writer.close()
@@ -113,7 +126,22 @@ class SqlStore:
         return await self.read(lambda c: node_rows.read_node(c, node_id))
 
     async def nodes(self) -> Sequence[Node]:
-        return await self._fleet.nodes(self.read)
+        everything = await self._fleet.nodes(self.read)
+        damaged = damage.by_node(self._engine)
+        if not damaged:
+            return everything
+        if (everything, len(damaged)) != self._kept_of:  # as long as it is the same, the same
+            self._kept_of = everything, len(damaged)
+            self._kept = tuple(n for n in everything if n.id not in damaged)
+        return self._kept
+
+    def damaged(self) -> Mapping[str, Blocker]:
+        return damage.by_node(self._engine)
+
+    async def set_aside(self) -> Sequence[Node]:
+        readable = await self._fleet.nodes(self.read)
+        damaged = damage.by_node(self._engine)
+        return *self._fleet.damaged, *(n for n in readable if n.id in damaged)
 
     async def nodes_named(self, names: Collection[str]) -> Mapping[str, Node]:
         return await self.read(lambda c: read_named(c, names))
@@ -189,18 +217,18 @@ class SqlStore:
         return await self.read(lambda c: operation_rows.last_entry(c, operation_id, action))
 
     async def entries(self, node: str) -> Sequence[LedgerEntry]:
-        return await self.read(lambda c: operation_rows.entries(c, node))
+        return await self._read_of(node, lambda c: operation_rows.entries(c, node))
 
     # what was seen and proved
 
     async def inventory(self, node: str) -> Inventory | None:
-        return await self.read(lambda c: evidence_rows.read_inventory(c, node))
+        return await self._read_of(node, lambda c: evidence_rows.read_inventory(c, node))
 
     async def report(self, node: str) -> HealthReport | None:
-        return await self.read(lambda c: evidence_rows.read_report(c, node))
+        return await self._read_of(node, lambda c: evidence_rows.read_report(c, node))
 
     async def reports(self, node: str, since: float) -> Sequence[HealthReport]:
-        return await self.read(lambda c: evidence_rows.read_reports(c, node, since))
+        return await self._read_of(node, lambda c: evidence_rows.read_reports(c, node, since))
 
     async def put_evidence(self, text: str) -> str:
         packed = evidence_rows.pack(text)
@@ -227,7 +255,7 @@ class SqlStore:
         return await self.read(lambda c: evidence_rows.revoked(c, certificate_id))
 
     async def proof(self, node: str) -> ReleaseProof | None:
-        return await self.read(lambda c: evidence_rows.read_proof(c, node))
+        return await self._read_of(node, lambda c: evidence_rows.read_proof(c, node))
 
     # maintenance agents (`ports.AgentRows`)
 
@@ -271,7 +299,7 @@ class SqlStore:
         return await self.read(fabric_rows.read_open)
 
     async def fabric_outcome(self, node: str) -> FabricOutcome | None:
-        return await self.read(lambda c: fabric_rows.read_outcome(c, node))
+        return await self._read_of(node, lambda c: fabric_rows.read_outcome(c, node))
 
     # tenants, journal, matrices
 

@@ -8,6 +8,7 @@ from provisioner.model.access import Token
 from provisioner.ports.errors import StaleWrite
 from provisioner.store import journal as chain
 from provisioner.store.access_schema import tokens
+from provisioner.store.damage import parse_each
 from provisioner.store.records import parse
 
 
@@ -34,8 +35,9 @@ def find_token(connection: Connection, digest: str) -> Token | None:
 
 def read_tokens(connection: Connection) -> tuple[Token, ...]:
     """Every token, the one that expires last first."""
-    query = select(tokens.c.body).order_by(tokens.c.expires_at.desc(), tokens.c.id)
-    return tuple(parse(Token, body, "tokens") for body in connection.scalars(query))
+    query = select(tokens.c.id, tokens.c.body).order_by(tokens.c.expires_at.desc(), tokens.c.id)
+    rows = ((r.id, "", r.body) for r in connection.execute(query))
+    return parse_each(connection, Token, "tokens", rows)
 
 
 def revoke_token(connection: Connection, token_id: str, now: float) -> Token | None:

@@ -17,6 +17,7 @@ from provisioner.planning.webhooks import NOTICE, OWN, wanted
 from provisioner.ports.errors import StaleWrite
 from provisioner.store import journal as chain
 from provisioner.store import notice_rows
+from provisioner.store.damage import parse_each
 from provisioner.store.records import clean, parse, parse_object
 from provisioner.store.schema import journal
 from provisioner.store.sql_store import SqlStore
@@ -76,16 +77,19 @@ def read_webhooks(connection: Connection) -> tuple[Standing, ...]:
         rows.c.webhook, rows.c.state
     )
     counts = {(r[0], r[1]): r[2] for r in connection.execute(counted)}
+    kept = connection.execute(select(webhooks).order_by(webhooks.c.name)).all()
+    rows_of = {row.name: row for row in kept}
+    read = parse_each(connection, Webhook, "webhooks", ((r.name, "", r.body) for r in kept))
     return tuple(
         Standing(
-            webhook=parse(Webhook, row.body, f"webhooks, {row.name}"),
+            webhook=webhook,
             position=row.position,
             pending=counts.get((row.name, DeliveryState.PENDING), 0),
             dead=counts.get((row.name, DeliveryState.DEAD), 0),
             delivered=row.delivered,
             delivered_at=row.delivered_at,
         )
-        for row in connection.execute(select(webhooks).order_by(webhooks.c.name))
+        for webhook, row in ((w, rows_of[w.name]) for w in read)
     )
 
 

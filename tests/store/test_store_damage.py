@@ -1,0 +1,129 @@
+"""One row that cannot be read: it is named, its node is left alone, and the rest goes on."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+
+from provisioner.model.alert import Override
+from provisioner.model.location import Port
+from provisioner.model.node import Node, NodeKind, State
+from provisioner.model.outcome import Reason
+from provisioner.ports import DamagedRow, StaleWrite
+from provisioner.store import SqlStore, open_store, page_rows
+from provisioner.store.alert_rows import put_override, read_overrides
+from provisioner.store.examining import find_damaged
+
+PORT = Port(switch="leaf-0", interface="swp1", rail=0, nic_slot="NIC_0")
+NODES = [
+    Node(id=f"n{i}", kind=NodeKind.HOST, state=State.RELEASED, tenant="blue", ports=(PORT,))
+    for i in range(3)
+]
+
+
+async def damage(store: SqlStore, table: str, body: str, key: str = "n1") -> None:
+    column = "id" if table == "nodes" else "node"
+    written = text(f"UPDATE {table} SET body = :body WHERE {column} = :key")
+    await store.write(lambda c: c.execute(written, {"body": body, "key": key}))
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_a_damaged_node_is_left_out_and_the_others_are_there(run, before):
+    async def scenario(store: SqlStore):
+        for node in NODES:
+            await store.add_node(node)
+        if before:
+            await store.nodes()
+        await store.write(lambda c: c.execute(text("UPDATE nodes SET changed = 9 WHERE id = 'n1'")))
+        await damage(store, "nodes", "{not json")
+        listed = [n.id for n in await store.nodes()]
+        return listed, store.damaged(), [n.id for n in await store.set_aside()]
+
+    listed, damaged, stand_ins = run(scenario)
+
+    assert listed == ["n0", "n2"]
+    assert stand_ins == ["n1"]
+    assert damaged["n1"].subject == "nodes, n1"
+    assert "doctor" in damaged["n1"].unblock
+
+
+def test_what_is_left_of_a_damaged_node_is_shown_and_never_written(run):
+    broken = NODES[1].model_dump_json().replace('"attempts":0', '"attempts":"many"')
+
+    async def scenario(store: SqlStore):
+        for node in NODES:
+            await store.add_node(node)
+        await damage(store, "nodes", broken)
+        node = await store.node("n1")
+        assert node is not None
+        with pytest.raises(StaleWrite, match="the row of n1 is damaged"):
+            await store.save_node(node.model_copy(update={"blockers": ()}))
+        narrowed: dict[str, list[str]] = {}
+        page = await store.read(
+            lambda c: page_rows.nodes_page(c, after="", limit=10, narrowed=narrowed)
+        )
+        return node, [n.id for n in page]
+
+    node, page = run(scenario)
+
+    assert (node.state, node.tenant, node.ports) == (State.RELEASED, "blue", (PORT,))
+    assert [b.reason for b in node.blockers] == [Reason.DAMAGED_ROW]
+    assert page == ["n0", "n1", "n2"]
+
+
+def test_a_list_leaves_a_damaged_row_out_and_names_its_node(run):
+    async def scenario(store: SqlStore):
+        for node in NODES:
+            await store.add_node(node)
+            said = Override(
+                node=node.id, id="x", target="", until=9.0, by="ada", why="known", made_at=1.0
+            )
+            await store.write(lambda c, said=said: put_override(c, said))
+        await damage(store, "overrides", "[]")
+        kept = await store.read(lambda c: read_overrides(c, ""))
+        return [o.node for o in kept], {n: b.subject for n, b in store.damaged().items()}
+
+    assert run(scenario) == (["n0", "n2"], {"n1": "overrides, n1"})
+
+
+def test_one_row_of_a_node_that_cannot_be_read_names_itself(run):
+    async def scenario(store: SqlStore):
+        await store.add_node(NODES[1])
+        digest = await store.put_evidence("what was seen")
+        wrong = text("UPDATE evidence SET body = :b")
+        await store.write(lambda c: c.execute(wrong, {"b": b"no zlib"}))
+        with pytest.raises(DamagedRow) as raised:
+            await store.evidence(digest)
+        return raised.value.where == f"evidence, {digest}"
+
+    assert run(scenario)
+
+
+def test_every_row_is_read_and_the_damaged_ones_are_named(tmp_path: Path) -> None:
+    file = tmp_path / "data" / "store.db"
+
+    async def scenario() -> None:
+        store = open_store(file)
+        for node in NODES:
+            await store.add_node(node)
+        await store.journal("state", "n1", {"to": "released"}, 1.0)
+        await store.put_evidence("what was seen")
+        await damage(store, "nodes", "{}")
+        for line in ("UPDATE journal SET detail = 'x'", "UPDATE evidence SET body = x'00'"):
+            await store.write(lambda c, line=line: _past_triggers(c, line))
+        await store.close()
+
+    asyncio.run(scenario())
+    named = [row.where.partition(", ")[0] for row in find_damaged(file)]
+
+    assert named == ["nodes", "journal", "evidence"]
+
+
+def _past_triggers(connection, line):
+    names = connection.execute(text("SELECT name FROM sqlite_master WHERE type = 'trigger'"))
+    for name in names.scalars().all():
+        connection.execute(text(f"DROP TRIGGER {name}"))
+    connection.execute(text(line))

@@ -18,6 +18,7 @@ from provisioner.model.operation import LedgerEntry
 from provisioner.model.outcome import Gap
 from provisioner.model.plan import Plan
 from provisioner.planning.history import history
+from provisioner.planning.pins import judge_pin
 from provisioner.planning.planner import PlanningNode
 from provisioner.store import page_rows
 
@@ -34,7 +35,8 @@ class FiveFacts(Record):
     staged: str = ""
     background_copied: str = ""  # Completed, InProgress, Pending; "": it has no such thing
     pending: str = ""  # the activation that the staged version waits for
-    met: bool | None = None  # whether what runs is the target; None: nothing is pinned
+    met: bool | None = None  # whether what runs is the target; None: `why` says what is missing
+    why: str = ""  # of `met` None: not pinned, an unknown pin, a device that gives no version
 
 
 class PartsView(Record):
@@ -91,6 +93,7 @@ async def parts(ask: Ask) -> Reply:
     facts = []
     for c in seen.components:
         pin = pins.get(c.kind)
+        verdict = judge_pin(c.kind, c.version, pin)
         facts.append(
             FiveFacts(
                 kind=c.kind,
@@ -100,7 +103,8 @@ async def parts(ask: Ask) -> Reply:
                 staged=c.staged or "",
                 background_copied=c.background_copy.value if c.background_copy else "",
                 pending=c.pending.value if c.pending else "",
-                met=None if pin is None else c.version in (pin.version, *pin.also),
+                met=verdict.met,
+                why=verdict.why,
             )
         )
     told = PartsView(

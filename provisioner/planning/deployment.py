@@ -19,6 +19,7 @@ from provisioner.model.matrix import Matrix
 from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.plan import History, Plan
+from provisioner.planning.pins import judge_pin
 from provisioner.planning.planner import plan
 
 MIB = 1024 * 1024
@@ -73,7 +74,7 @@ def system_first(
         blank = Plan(node=inventory.node, release=release, profile=profile)
         return blank.model_copy(update={"blockers": (_no_image(inventory.node, release),)})
     pin = pins[HOST_OS]
-    if there is not None and there.version in (pin.version, *pin.also):
+    if there is not None and judge_pin(HOST_OS, there.version, pin).met:
         return None
     if there is None and running:
         return None  # it runs and its name was not readable: the planner says that

@@ -71,7 +71,7 @@ class Moves:
         key = (kind, version)
         if key not in self._spelling:
             grammar = self.grammars.get(kind, "opaque")
-            named = self._names(kind)
+            named = self.names(kind)
             self._spelling[key] = next(
                 (name for name in named if versions.equal(grammar, name, version)), version
             )
@@ -107,7 +107,8 @@ class Moves:
                 return edge
         return None
 
-    def _names(self, kind: str) -> tuple[str, ...]:
+    def names(self, kind: str) -> tuple[str, ...]:
+        """Return every version of a component that the matrix names; the pinned one is first."""
         if kind not in self._named:
             pin = self.pins.get(kind)
             names = [pin.version, *pin.also] if pin and pin.known else []

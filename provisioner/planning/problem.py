@@ -12,6 +12,7 @@ from provisioner.model.plan import History, Neighbour, StagedFact
 from provisioner.planning import activation as act
 from provisioner.planning import bundles, conditions
 from provisioner.planning.moves import Moves
+from provisioner.planning.pins import is_pinned
 from provisioner.planning.tracks import MIXED, Problem, Seen, Staged, Track
 
 FAILURES_MAX = 3  # a push or activation that failed this often needs a person
@@ -157,7 +158,8 @@ def _goal(kind: str, moves: Moves) -> frozenset[str] | None:
     pin = moves.pins.get(kind)
     if pin is None or not pin.known:
         return None
-    return frozenset(moves.spelled(kind, v) for v in (pin.version, *pin.also))
+    grammar = moves.grammars.get(kind, "opaque")
+    return frozenset(name for name in moves.names(kind) if is_pinned(grammar, name, pin))
 
 
 def _exhausted(kind: str, slots: tuple[str, ...], moves: Moves, history: History) -> frozenset[str]:

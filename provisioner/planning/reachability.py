@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from provisioner.model.base import Record
 from provisioner.model.matrix import Edge, Matrix
+from provisioner.planning.pins import grammar_of, is_pinned
 
 
 class Start(Record):
@@ -108,7 +109,6 @@ def unreachable(matrix: Matrix) -> tuple[Unreachable, ...]:
             for kind, pin in profile.pins.items():
                 if not pin.known:
                     continue
-                good = {pin.version, *pin.also}
                 missing += [
                     Unreachable(
                         release=release_name,
@@ -118,7 +118,10 @@ def unreachable(matrix: Matrix) -> tuple[Unreachable, ...]:
                         target=pin.version,
                     )
                     for start in starts(matrix, release_name, profile_name, kind)
-                    if not good & reachable(steps[kind], start.version)
+                    if not any(
+                        is_pinned(grammar_of(kind), version, pin)
+                        for version in reachable(steps[kind], start.version)
+                    )
                 ]
     return tuple(missing)
 

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from provisioner import components
 from provisioner.model.base import Record
 from provisioner.model.campaign_row import CampaignRow, ReleasePin
 from provisioner.model.inventory import Inventory
 from provisioner.model.matrix import Matrix
 from provisioner.model.node import Node, State
 from provisioner.model.plan import StagedFact
-from provisioner.model.versions import equal
 from provisioner.planning.campaign_moves import pin_of, target_of
+from provisioner.planning.pins import judge_pin
 
 
 class Behind(Record):
@@ -127,7 +126,7 @@ def _behind(
     counts: dict[tuple[str, str, str], int] = {}
     for part in inventory.components:
         pin = pins.get(part.kind)
-        if pin is None or not pin.known or _is(part.kind, part.version, (pin.version, *pin.also)):
+        if pin is None or not pin.known or judge_pin(part.kind, part.version, pin).met:
             continue
         key = (part.kind, part.version or "?", pin.version)
         counts[key] = counts.get(key, 0) + 1
@@ -135,13 +134,6 @@ def _behind(
         Behind(kind=kind, running=running, wanted=wanted, slots=slots)
         for (kind, running, wanted), slots in sorted(counts.items())
     )
-
-
-def _is(kind: str, running: str | None, wanted: Sequence[str]) -> bool:
-    """Whether what runs is one of the wanted versions, by the component's own grammar."""
-    known = components.ALL.get(kind)
-    grammar = known.grammar if known is not None else ""
-    return running is not None and any(equal(grammar, running, w) for w in wanted)
 
 
 def _about(pin: ReleasePin, node: Node) -> bool:

@@ -15,6 +15,7 @@ from provisioner.model.inventory import Inventory
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.plan import Plan, StepKind
 from provisioner.planning.moves import Moves
+from provisioner.planning.pins import judge_pin
 from provisioner.planning.planner import PlanCache, PlanningNode
 
 NAMED_MAX = 20  # nodes by name; the rest is counted
@@ -126,7 +127,7 @@ def arrived(inventory: Inventory, forth: Plan, cache: PlanCache) -> Inventory:
     for part in inventory.components:
         version = written.get((part.kind, part.slot), carried.get(part.kind, part.version))
         pin = pins.get(part.kind)
-        if pin and pin.known and version not in (pin.version, *pin.also):
+        if pin and pin.known and not judge_pin(part.kind, version, pin).met:
             version = pin.version  # a bundle's parts follow it; the plan ends with every pin
         parts.append(part.model_copy(update={"version": version, "staged": None, "pending": None}))
     return inventory.model_copy(update={"components": tuple(parts)})

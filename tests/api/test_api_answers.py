@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 
-from served import NOW, Served, run
+from served import MATRIX, NOW, PROFILE, RELEASE, Served, run
 from sqlalchemy import update
 
+from provisioner.model.inventory import Component, Inventory
 from provisioner.store.access_schema import tokens
+from provisioner.store.evidence_rows import put_inventory
 from provisioner.store.token_rows import read_tokens
 
 
@@ -265,5 +267,35 @@ def test_health_tells_whether_the_daemon_is_overloaded_and_by_what():
         assert status == 200
         assert told["level"] in ("CALM", "STRAINED", "SEVERE")
         assert (told["level"] == "CALM") == (told["strained_by"] == [])
+
+    run(scenario)
+
+
+def test_a_version_that_is_spelled_otherwise_is_met_and_an_unknown_pin_is_neither():
+    async def scenario(served: Served) -> None:
+        pins = MATRIX.releases[RELEASE].profiles[PROFILE].pins
+        known, printed = "bluefield.bundle", "bf-bundle-2.10.0-147_25.01_ubuntu-22.04_prod"
+        unknown = next(k for k, p in pins.items() if not p.known)
+        parts = {
+            known: printed,
+            unknown: "1.0",
+            "host.spare": "1.0",
+        }
+        components = tuple(
+            Component(kind=kind, slot="s", version=version, source="/redfish")
+            for kind, version in parts.items()
+        )
+        seen = Inventory(node="su0-n01", vendor="unknown", components=components)
+        await served.store.write(lambda c: put_inventory(c, seen, NOW))
+
+        status, told = await served.ask("viewer", "GET", "/nodes/su0-n01/parts")
+
+        met = {c["kind"]: (c["met"], c["why"]) for c in told["components"]}
+        assert status == 200
+        assert pins[known].version != printed
+        assert met[known] == (True, "")
+        assert met[unknown][0] is None
+        assert "nobody publishes" in met[unknown][1]
+        assert met["host.spare"] == (None, "not pinned")
 
     run(scenario)

@@ -123,14 +123,14 @@ const words = (word) => word.replaceAll("_", " ");
 
 function components(seen) {
   if (!seen) return empty("It was not seen yet.", "Its inventory is read first of all; see what stands in the way.");
-  const sign = (met) => (met === null ? made("span", { class: "quiet" }, "not pinned") : chip(met ? "met" : "not met", "fact"));
+  const sign = ({ met, why }) => (met === null ? made("span", { class: "quiet" }, why) : chip(met ? "met" : "not met", "fact"));
   const alike = new Map(); // eight NICs of which the same is so are one row
   for (const c of seen.components) {
     const key = JSON.stringify({ ...c, slot: "" });
     alike.set(key, [...(alike.get(key) ?? []), c]);
   }
   const rows = [...alike.values()].map((same) => [same[0], same.map((c) => c.slot)]).map(([c, slots]) => [
-    made("span", {}, c.kind, made("span", { class: "quiet block" }, slots.length > 2 ? `${many(slots.length, "slot")}, ${slots[0]} to ${slots.at(-1)}` : slots.join(", "))), c.target || "—", c.running || "unknown", c.staged || "—", c.background_copied || "—", c.pending ? words(c.pending) : "—", sign(c.met),
+    made("span", {}, c.kind, made("span", { class: "quiet block" }, slots.length > 2 ? `${many(slots.length, "slot")}, ${slots[0]} to ${slots.at(-1)}` : slots.join(", "))), c.target || "—", c.running || "unknown", c.staged || "—", c.background_copied || "—", c.pending ? words(c.pending) : "—", sign(c),
   ]);
   return [
     made("p", { class: "quiet" }, [seen.vendor, seen.model].filter(Boolean).join(" ")),

@@ -36,6 +36,7 @@ CONNECT_MAX_S = 10.0  # TCP and TLS: management networks answer in milliseconds,
 KEEPALIVE_S = (
     20.0  # bmcweb stops serving at 200 connections, HPE resets old ones (facts T1, T2, T11)
 )
+REDIRECTS_MAX = 4  # of one GET: a slash at the end, perhaps another name of the resource
 DETAIL_MAX = 300  # characters of a foreign message that we repeat
 # everything that the HTTP stack raises for what a peer does; all else is our own bug
 FAILURES = (
@@ -95,6 +96,23 @@ def own_url(base: str, path: str, *, encoded: bool = False) -> URL:
         if url.origin() == origin and url.user is None:
             return url
     raise Malformed(f"{base}: {path[:80]!r} is no path")
+
+
+def redirected_path(base: str, path: str, status: int, location: str) -> str | None:
+    """Where a redirect of a GET leads, as a path of the very same origin; None: not followed.
+
+    Whoever asks bounds how often (`REDIRECTS_MAX`).
+    """
+    if status not in (301, 302, 303, 307, 308) or not location:
+        return None
+    try:
+        origin = URL(base).origin()
+        target = URL(f"{origin}{path}").join(URL(location.strip()))
+        if target.origin() != origin or target.user is not None:
+            return None
+        return own_url(base, target.raw_path_qs, encoded=True).raw_path_qs
+    except (Malformed, ValueError):
+        return None
 
 
 @dataclass

@@ -7,7 +7,7 @@ from typing import Any
 from provisioner.model.outcome import Blocker
 from provisioner.ports import Reply
 from provisioner.redfish.messages import refusal
-from provisioner.redfish.parsing import Json, at, link, text, truth
+from provisioner.redfish.parsing import Json, as_object, at, link, text, truth
 from provisioner.redfish.service import UNBLOCK, Service, action_of, not_offered, target_of
 from provisioner.redfish.walk import Resource
 
@@ -15,14 +15,21 @@ from provisioner.redfish.walk import Resource
 async def override(
     service: Service, target: str, *, once: bool, http_uri: str = ""
 ) -> Blocker | None:
-    """Set the boot override in the object that has the boot settings (facts E12, V10).
+    """Set the boot override, each property in the object that has it (facts E12, V10).
+
+    A settings object may list the boot order alone (Lenovo, newer Dell): what its Boot does not
+    list goes to the system itself, as sushy sends it. That is asked for first, so that a refusal
+    leaves no override behind.
 
     `http_uri`: what UefiHttp boots (DSP0268, ComputerSystem.Boot.HttpBootUri).
     """
     system = await service.system()
     if system is None:
         return not_offered("host", "system")
-    listed = at(system.data, "Boot", "BootSourceOverrideTarget@Redfish.AllowableValues")
+    settings = link(system.data, "@Redfish.Settings", "SettingsObject")
+    later = as_object(at(await service.get(settings), "Boot")) if settings is not None else {}
+    allowed = "BootSourceOverrideTarget@Redfish.AllowableValues"
+    listed = at(system.data, "Boot", allowed) or later.get(allowed)
     # UefiHttp works on some services that do not list it (facts: hardware 4.5)
     if isinstance(listed, list) and target not in listed and target != "UefiHttp":
         return not_offered("host", f"boot from {target}; it has {', '.join(map(str, listed[:16]))}")
@@ -34,11 +41,13 @@ async def override(
         boot["BootSourceOverrideMode"] = "UEFI"
     if http_uri:
         boot["HttpBootUri"] = http_uri
-    path = system.path
-    settings = link(system.data, "@Redfish.Settings", "SettingsObject")
-    if settings is not None and at(await service.get(settings), "Boot"):
-        path = settings
-    return await service.patch(path, {"Boot": boot}, "host")
+    for path, listing in ((system.path, False), (settings, True)):
+        part = {name: value for name, value in boot.items() if (name in later) is listing}
+        if path is not None and part:
+            refused = await service.patch(path, {"Boot": part}, "host")
+            if refused is not None:
+                return refused
+    return None
 
 
 async def insert(service: Service, image: str) -> Blocker | None:

@@ -155,7 +155,8 @@ async def _host_parts(
 ) -> None:
     """Processors, network cards and baseboard, each from where this service has it."""
     for system in systems:
-        parts.processors(of_type(await walk.first(system.data, "Processors"), "Processor"))
+        listed = of_type(await walk.first(system.data, "Processors"), "Processor")
+        parts.processors(system, listed)
     parts.chassis(chassis)
     for resource in chassis:
         adapters = await walk.first(resource.data, "NetworkAdapters")

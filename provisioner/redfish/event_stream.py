@@ -19,10 +19,12 @@ import aiohttp
 from provisioner.bounded_http import (
     CONNECT_MAX_S,
     FAILURES,
+    REDIRECTS_MAX,
     Attempt,
     Trust,
     own_url,
     port_error,
+    redirected_path,
 )
 from provisioner.event_loop import shrink_tls_buffers
 from provisioner.ports import BmcAddress, Call, LoginRefused, PortError, Unreachable
@@ -88,13 +90,21 @@ class RedfishStreams:
         try:
             tls = self._trust.option(bmc.url, bmc.pin, insecure=bmc.insecure)
             async with asyncio.timeout(ANSWER_MAX_S):  # until it begins; it never ends
-                return await self._opened().get(
-                    own_url(bmc.url, path),
-                    headers=headers,
-                    ssl=tls,
-                    allow_redirects=False,
-                    timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_MAX_S),
-                )
+                for _ in range(REDIRECTS_MAX):
+                    response = await self._opened().get(
+                        own_url(bmc.url, path),
+                        headers=headers,
+                        ssl=tls,
+                        allow_redirects=False,
+                        timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_MAX_S),
+                    )
+                    location = response.headers.get("Location", "")
+                    moved = redirected_path(bmc.url, path, response.status, location)
+                    if moved is None:
+                        return response
+                    response.close()
+                    path = moved
+            raise Unreachable(f"{where}: redirects do not end", maybe_executed=False)
         except (PortError, *FAILURES) as error:
             raise port_error(where, error, Attempt(safe=True)) from None
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from contextvars import ContextVar
+from dataclasses import replace
 from typing import Any
 
 import aiohttp
@@ -15,12 +16,14 @@ from redfish.aio import AsyncRedfishClient, RedfishError, RedfishInvalidTargetEr
 
 from provisioner.bounded_http import (
     FAILURES,
+    REDIRECTS_MAX,
     Attempt,
     BoundedSession,
     Trust,
     first_of_each,
     open_session,
     port_error,
+    redirected_path,
     time_limit,
     unwatched,
 )
@@ -55,7 +58,24 @@ class HttpExchange:
         *,
         keep_alive: bool,
     ) -> Reply:
-        """Send `call` as `login` (None: as nobody). Raises PortError only."""
+        """Send `call` as `login` (None: as nobody). Raises PortError only.
+
+        A GET follows redirects within the BMC itself: services name resources without the slash
+        that they want at the end. One to another place comes back as the answer.
+        """
+        reply = await self._send_once(bmc, call, login, coding, keep_alive=keep_alive)
+        for _ in range(REDIRECTS_MAX):
+            location = reply.headers.get("location", "")
+            path = redirected_path(bmc.url, call.path, reply.status, location)
+            if path is None or call.method not in SAFE:
+                break
+            call = replace(call, path=path)
+            reply = await self._send_once(bmc, call, login, coding, keep_alive=keep_alive)
+        return reply
+
+    async def _send_once(
+        self, bmc: BmcAddress, call: Call, login: Login | None, coding: str, *, keep_alive: bool
+    ) -> Reply:
         assert call.method in METHODS, call.method
         began = time.perf_counter()
         try:

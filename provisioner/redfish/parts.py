@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from provisioner.model.inventory import Device, DeviceKind, Power
 from provisioner.model.outcome import Gap, Reason
 from provisioner.redfish.parsing import at, name_of, objects, path_of, text
+from provisioner.redfish.processors import Processor, tell_apart
 from provisioner.redfish.walk import Resource
 
 _BASEBOARD_SYSTEM = re.compile(r"HGX|Baseboard", re.IGNORECASE)
@@ -84,13 +85,16 @@ class Parts:
     def __init__(self, bmc: str) -> None:
         self._bmc = bmc
         self._found: list[Device] = []
+        self._processors: list[Processor] = []
+        self._place = 0  # of the processors among the other devices
         self.gaps: list[Gap] = []
 
     @property
     def devices(self) -> tuple[Device, ...]:
-        """Each part once; a part that two systems list is the same part (GB200's CPUs)."""
+        """Each part once."""
         unique: dict[tuple[str, str, str | None], Device] = {}
-        for device in self._found:
+        before, after = self._found[: self._place], self._found[self._place :]
+        for device in (*before, *tell_apart(self._processors), *after):
             unique.setdefault((device.kind, device.slot, device.serial), device)
         for device in unique.values():
             if device.serial is None and device.kind in _SERIALS:
@@ -122,13 +126,17 @@ class Parts:
             elif found := _NVSWITCH.match(name):
                 self._add(DeviceKind.NVSWITCH, resource, slot=found[1])
 
-    def processors(self, processors: Sequence[Resource]) -> None:
-        """CPUs and GPUs that are present."""
+    def processors(self, system: Resource, processors: Sequence[Resource]) -> None:
+        """CPUs and GPUs of one system that are present."""
         kinds = {"GPU": DeviceKind.GPU, "CPU": DeviceKind.CPU}
+        board = _BASEBOARD_SYSTEM.search(ident(system)) is not None
+        self._place = len(self._found)
         for processor in processors:
             kind = kinds.get(text(processor.data.get("ProcessorType")) or "")
             if kind is not None and present(processor):
-                self._add(kind, processor)
+                device = _device(kind, processor, ident(processor))
+                socket = text(processor.data.get("Socket")) or ""
+                self._processors.append(Processor(device, ident(system), socket, board=board))
 
     def pcie_gpus(self, devices: Sequence[Resource]) -> None:
         """GPUs of a service that lists them as PCIe devices only (Supermicro)."""
@@ -176,17 +184,19 @@ class Parts:
         )
 
     def _add(self, kind: DeviceKind, resource: Resource, slot: str = "") -> None:
-        data = resource.data
-        self._found.append(
-            Device(
-                kind=kind,
-                slot=slot or ident(resource),
-                model=text(data.get("Model")),
-                serial=text(data.get("SerialNumber")),
-                part=text(data.get("PartNumber")),
-                source=resource.path,
-            )
-        )
+        self._found.append(_device(kind, resource, slot or ident(resource)))
+
+
+def _device(kind: DeviceKind, resource: Resource, slot: str) -> Device:
+    data = resource.data
+    return Device(
+        kind=kind,
+        slot=slot,
+        model=text(data.get("Model")),
+        serial=text(data.get("SerialNumber")),
+        part=text(data.get("PartNumber")),
+        source=resource.path,
+    )
 
 
 def present(resource: Resource) -> bool:

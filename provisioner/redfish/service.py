@@ -25,6 +25,7 @@ from provisioner.redfish.parts import host_manager, host_system, of_type
 from provisioner.redfish.walk import ROOT, Resource, Walk
 
 _PATCH_S = 100.0  # over 60 s until a PATCH of settings is answered were seen (facts T6)
+_WANTS_A_TAG = (412, 428)
 UNBLOCK = "Look at the BMC's event log; it is tried again at the next turn."
 
 
@@ -105,32 +106,36 @@ class Service:
     async def patch(
         self, path: str, body: Any, subject: str, *, if_match: str = ""
     ) -> Blocker | None:
-        """Read the resource's ETag, then PATCH under it (E1, E2, E4: absent, weak or wrong tags).
+        """PATCH under the resource's ETag, which is read first (E1, E2, E4: absent, weak or wrong).
 
-        The rule "any" needs no reading, nor does "none", under which no tag is sent.
-
-        A refused tag is tried once more as "*": nothing was changed by a 412.
+        The rule "any" needs no reading, nor does "none", under which no tag is sent. A refusal
+        changed nothing. A resource without a tag is then asked for with "*", and so is one whose
+        strong tag is refused though it has not changed; one that somebody changed meanwhile is
+        left alone, and so is one with a weak tag, which does not say whether it was changed.
         """
         rule = if_match or self.quirk.if_match
-        tag = {"any": "*", "none": ""}[rule] if rule != "etag" else await self._tag(path)
-        headers = {"If-Match": tag} if tag else {}
-        reply = await self._patched(path, body, headers)
-        if reply.status in (412, 428) and tag != "*":
-            reply = await self._patched(path, body, {"If-Match": "*"})
+        tags = await self._tags(path) if rule == "etag" else ()
+        tried = spellings(tags) or (("*",) if rule == "any" else ("",))
+        for tag in tried:
+            reply = await self._patched(path, body, tag)
+            if reply.status not in _WANTS_A_TAG:
+                break
+        weak = any(tag.startswith("W/") for tag in tags)
+        any_fits = reply.status in _WANTS_A_TAG and tried != ("*",) and not weak
+        if any_fits and (not tags or await self._tags(path) == tags):
+            reply = await self._patched(path, body, "*")
         return None if 200 <= reply.status < 300 else refusal(reply, subject, UNBLOCK)
 
-    async def _patched(self, path: str, body: Any, headers: Mapping[str, str]) -> Reply:
+    async def _patched(self, path: str, body: Any, tag: str) -> Reply:
+        headers = {"If-Match": tag} if tag else {}
         call = Call("PATCH", path, body=body, headers=headers, timeout_s=_PATCH_S)
         return await self.transport.request(self.address, call)
 
-    async def _tag(self, path: str) -> str:
-        """The header's tag before the body's; quoted, strong; "" if there is none."""
+    async def _tags(self, path: str) -> tuple[str, ...]:
+        """The header's tag and the body's, as they are printed; () if there is none."""
         reply = await self.call("GET", path)
-        said = text(reply.headers.get("etag")) or text(body_of(reply).get("@odata.etag")) or ""
-        said = said.removeprefix("W/").strip()
-        if not said.strip('"'):
-            return ""
-        return said if said.startswith('"') else f'"{said}"'
+        said = (text(reply.headers.get("etag")), text(body_of(reply).get("@odata.etag")))
+        return tuple(dict.fromkeys(tag for tag in said if tag and tag.strip('W/" ')))
 
     async def reset_types(self, action: Json) -> list[str]:
         """Reset types that an action allows; empty if it does not say."""
@@ -147,6 +152,18 @@ class Service:
                 None,
             )
         return [t for t in (text(v) for v in listed) if t] if isinstance(listed, list) else []
+
+
+def spellings(tags: Sequence[str]) -> tuple[str, ...]:
+    """Ways to name these tags in If-Match, best first; none of them fits a changed resource.
+
+    RFC 9110 compares strongly, so that a tag that a proxy made weak is sent strong (facts E3).
+    Services that compare text want it as it was printed, one whose header is quoted twice as its
+    body has it (community.general#3268), or bare (its `strip_etag_quotes`).
+    """
+    bare = [tag.removeprefix("W/").strip().strip('"') for tag in tags]
+    ways = [f'"{tag}"' for tag in bare] + [tag for tag in tags if '""' not in tag] + bare[:1]
+    return tuple(dict.fromkeys(ways))
 
 
 def raise_silence(gaps: Sequence[Gap]) -> None:

@@ -22,7 +22,16 @@ from provisioner.ports import (
 )
 from provisioner.quirks import Quirk
 from provisioner.redfish.messages import body_of, told
-from provisioner.redfish.parsing import MEMBERS_MAX, Json, as_object, at, link, path_of, truth
+from provisioner.redfish.parsing import (
+    MEMBERS_MAX,
+    Json,
+    as_object,
+    at,
+    link,
+    number,
+    path_of,
+    truth,
+)
 
 ROOT = "/redfish/v1"
 _EXPANDED = "?$expand=.($levels=1)"
@@ -112,6 +121,8 @@ class Walk:
             if reply.status != 200:
                 keys = dict.fromkeys(m.key for m in told(body_of(reply)) if m.key)
                 detail = " ".join([f"HTTP status {reply.status}", *keys])
+                if 300 <= reply.status < 400:
+                    detail += ", a redirect that leads to another place or never ends"
                 return self._gap(path, _reason(reply.status), detail)
             body = reply.json()
         except Unreachable as error:
@@ -139,8 +150,10 @@ class Walk:
         if collection is None:
             return []
         found: dict[str, Json] = {}
-        for page in await self._pages(collection):
+        pages = await self._pages(collection)
+        for page in pages:
             self._collect(page, found)
+        self._count(pages)
         paths = list(found)[:MEMBERS_MAX]
         bare = [path for path in paths if not _is_whole(found[path])]
         read = dict(zip(bare, await self.reads(bare), strict=True))
@@ -150,8 +163,10 @@ class Walk:
         """Paths of a collection's members, without reading them."""
         found: dict[str, Json] = {}
         if collection is not None:
-            for page in await self._pages(collection, expand=False):
+            pages = await self._pages(collection, expand=False)
+            for page in pages:
                 self._collect(page, found)
+            self._count(pages)
         return list(found)[:MEMBERS_MAX]
 
     async def reads(self, paths: Sequence[str]) -> list[Resource]:
@@ -181,6 +196,8 @@ class Walk:
         if expand and self._expand:
             known = len(self.gaps)
             page = await self.read(collection + _EXPANDED)
+            if page.data and not _listed(page.data) and _counted(page.data):
+                return await self.read(collection)  # lost while it was expanded
             if page.data or any(CHANGE_FIRST in g.detail for g in self.gaps[known:]):
                 return page
             del self.gaps[known:]  # not being able to expand is no gap
@@ -217,6 +234,18 @@ class Walk:
             else:
                 found.setdefault(path, as_object(member))
 
+    def _count(self, pages: Sequence[Resource]) -> None:
+        """A collection that lists fewer members than it counts has lost some: that is a gap.
+
+        None at all is a service that has not gathered them yet, as after a restart.
+        """
+        counted, listed = _counted(pages[0].data), sum(_listed(page.data) for page in pages)
+        unread = any(not isinstance(page.data.get("Members"), list) for page in pages)
+        if listed >= min(counted, MEMBERS_MAX) or unread:  # by a gap of its own
+            return
+        detail = f"{counted} members are counted, and {listed or 'none'} listed"
+        self._gap(pages[0].path, Reason.MALFORMED if listed else Reason.BUSY, detail)
+
     def _gap(self, path: str, reason: Reason, detail: str) -> Resource:
         if self._chart is not None:
             self._chart.clear()  # the tree may be another one now
@@ -236,6 +265,16 @@ def _leads_on(path: str, body: Json) -> bool:
 def _is_whole(member: Json) -> bool:
     """Whether an expanded member is the whole resource: AMI drops properties (facts V4)."""
     return "Id" in member and "@odata.type" in member
+
+
+def _counted(page: Json) -> int:
+    """How many members a collection says that it has; 0 if it does not say."""
+    return max(0, int(number(page.get("Members@odata.count")) or 0))
+
+
+def _listed(page: Json) -> int:
+    members = page.get("Members")
+    return len(members) if isinstance(members, list) else 0
 
 
 def _next(page: Json) -> str | None:

@@ -107,8 +107,9 @@ ON_WIRE = (
           method="GET"),
     _answer("etag_refused", "E1", "the right If-Match is answered with 412", 412,
             _error("Base.1.12.PreconditionFailed", "The ETag does not match."), method="PATCH",
-            count=2),
-    _wire("etag_weak", "E3", "a proxy makes every ETag weak", "headers", {"ETag": 'W/"1"'},
+            count=4),
+    # as nginx does to an answer that it compresses: the tag stays the same one
+    _wire("etag_weak", "E3", "a proxy makes every ETag weak", "headers", {"ETag": "W/{}"},
           method="GET"),
     _wire("etag_empty", "E4", "every ETag is empty", "headers", {"ETag": ""}, method="GET"),
     _answer("busy", "E7", "503 with Retry-After, three times", 503, BUSY, count=3,

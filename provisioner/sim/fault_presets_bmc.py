@@ -19,6 +19,9 @@ PUSH = f"{V1}/UpdateService/[!A]*"  # where images go; actions are elsewhere
 EVERYTHING = f"{V1}/[A-RT-Z]*"  # but the root, and what logging in needs
 SETTINGS = f"{V1}/Systems/1/SD"
 TO_SETTINGS = f'"@Redfish.Settings":{{"SettingsObject":{{"@odata.id":"{SETTINGS}"}}}},"Boot":{{'
+# what the settings object of a recorded DGX H100 lists (NVIDIA/libredfish, mockups/nvidia_viking)
+BOOT_OF_DGX = {"BootSourceOverrideEnabled": "Disabled", "BootSourceOverrideMode": None,
+               "BootSourceOverrideTarget": "None", "HttpBootUri": None}  # fmt: skip
 LATER_S = 3600.0
 
 
@@ -101,7 +104,7 @@ IN_HTTP = (
                   value=['"Boot":{', TO_SETTINGS]),
              Rule("settings_object", "replace", path=SETTINGS, method="GET",
                   value=_told(200, {"@odata.id": SETTINGS,
-                              "Boot": {"BootSourceOverrideTarget": "None"}})),
+                              "Boot": BOOT_OF_DGX})),
              Rule("settings_object", "replace", path=SETTINGS, method="PATCH", value=_told(200)),
              Rule("settings_object", "replace", path=f"{V1}/Systems/1", method="PATCH",
                   value=_told(405, NO_METHOD))),

@@ -222,7 +222,8 @@ class RedfishService:
             return error(428, "PreconditionRequired")
         if wanted is not None and wanted.strip() != "*":
             etag = f'"{crc32(dump(before)):08x}"'
-            if etag not in [w.strip().removeprefix("W/") for w in wanted.split(",")]:
+            # RFC 9110 13.1.1: compared strongly, a weak tag never fits
+            if etag not in [w.strip() for w in wanted.split(",")]:
                 return error(412, "PreconditionFailed")
         if not request.json:
             return error(400, "MalformedJSON")

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
+import pytest
 from scripted_bmc import V1, Bmc, reply
 from tree_transport import ADDRESS
 
@@ -89,6 +90,54 @@ def test_a_host_whose_drives_take_no_images_boots_by_http() -> None:
 
     assert body["Boot"]["BootSourceOverrideTarget"] == "UefiHttp"
     assert body["Boot"]["HttpBootUri"] == URL
+
+
+ORDER_ONLY = {"BootOrder": ["Boot0003", "Boot0002"]}
+OVERRIDES = {"BootSourceOverrideEnabled": "Disabled", "BootSourceOverrideTarget": "None"}
+
+
+@pytest.mark.parametrize(
+    ("listed", "sent"),
+    [
+        # Lenovo SR670 V2 (NVIDIA/libredfish, tests/mockups/lenovo): .../Systems/1/Pending
+        (ORDER_ONLY, [("1", {"Mode", "Enabled", "Target"})]),
+        # GB200 (tests/mockups/nvidia_gb200): .../Systems/System_0/Settings
+        (ORDER_ONLY | OVERRIDES, [("1", {"Mode"}), ("Pending", {"Enabled", "Target"})]),
+        # DGX H100 (tests/mockups/nvidia_viking): .../Systems/DGX/SD
+        (
+            OVERRIDES | {"BootSourceOverrideMode": None},
+            [("Pending", {"Mode", "Enabled", "Target"})],
+        ),
+    ],
+)
+def test_each_property_of_an_override_goes_to_the_object_that_lists_it(
+    listed: dict[str, Any], sent: list[tuple[str, set[str]]]
+) -> None:
+    pending = f"{SYSTEM}/Pending"
+    settings = {"@Redfish.Settings": {"SettingsObject": link(pending)}}
+    found = tree(**settings) | {pending: {"Id": "Pending", "Boot": listed}}
+    bmc = Bmc(found, ANSWERS | {f"PATCH {pending}": reply(204)})
+    client = Redfish(bmc, ADDRESS, Quirk(name="x", title="x"))
+
+    assert asyncio.run(client.boot_override("Pxe")) is None
+    assert [
+        (
+            call.path.rpartition("/")[2],
+            {name.removeprefix("BootSourceOverride") for name in call.body["Boot"]},
+        )
+        for call in bmc.sent
+    ] == sent
+
+
+def test_a_refused_part_of_an_override_leaves_no_override_behind() -> None:
+    pending = f"{SYSTEM}/Pending"
+    settings = {"@Redfish.Settings": {"SettingsObject": link(pending)}}
+    found = tree(**settings) | {pending: {"Boot": OVERRIDES}}
+    bmc = Bmc(found, {f"PATCH {SYSTEM}": reply(400), f"PATCH {pending}": reply(204)})
+    client = Redfish(bmc, ADDRESS, Quirk(name="x", title="x"))
+
+    assert asyncio.run(client.boot_override("Pxe")) is not None
+    assert [c.path for c in bmc.sent] == [SYSTEM]
 
 
 def test_a_service_without_the_disk_as_a_target_boots_it_anyway() -> None:

@@ -99,14 +99,60 @@ def test_a_password_is_changed_under_the_etag_made_strong() -> None:
     assert [(c.headers, c.body) for c in bmc.sent] == [({"If-Match": '"12"'}, {"Password": "new"})]
 
 
-def test_a_refused_etag_is_tried_once_more_as_any() -> None:
-    def answer(call: Call) -> Reply:
-        return reply(200) if call.headers.get("If-Match") == "*" else reply(412)
+def tagged(tag: str) -> dict[str, dict[str, Any]]:
+    return {**ACCOUNTS, "AccountService__Accounts__1": {"UserName": "root", "@odata.etag": tag}}
 
-    bmc, client = bmc_of("dell_with_pages", {f"PATCH {ACCOUNT}": answer}, **ACCOUNTS)
+
+@pytest.mark.parametrize(
+    ("printed", "fits"),
+    [
+        ('"12"', "*"),  # the comparison is broken, the resource has not changed
+        ('"12"', "12"),  # community.general, strip_etag_quotes
+        ('W/"12"', 'W/"12"'),  # text is compared
+        ('""12""', '"12"'),  # community.general#3268
+    ],
+)
+def test_a_refused_etag_is_tried_in_the_other_ways_to_write_it(printed: str, fits: str) -> None:
+    def answer(call: Call) -> Reply:
+        return reply(200) if call.headers.get("If-Match") == fits else reply(412)
+
+    bmc, client = bmc_of("dell_with_pages", {f"PATCH {ACCOUNT}": answer}, **tagged(printed))
 
     assert run(client.set_password("root", Secret("new"))) is None
-    assert len(bmc.sent) == 2
+    assert bmc.sent[-1].headers == {"If-Match": fits}
+    assert len(bmc.sent) <= 3
+
+
+def test_a_weak_etag_never_ends_in_any() -> None:
+    bmc, client = bmc_of("dell_with_pages", {f"PATCH {ACCOUNT}": reply(412)}, **tagged('W/"12"'))
+
+    refused = run(client.set_password("root", Secret("new")))
+
+    assert refused.reason is Reason.PRECONDITION
+    assert [c.headers["If-Match"] for c in bmc.sent] == ['"12"', 'W/"12"', "12"]
+
+
+def test_what_somebody_changed_meanwhile_is_not_overwritten() -> None:
+    def answer(_: Call) -> Reply:
+        bmc.tree = {**bmc.tree, ACCOUNT: {"UserName": "root", "@odata.etag": '"13"'}}
+        return reply(412)
+
+    bmc, client = bmc_of("dell_with_pages", {f"PATCH {ACCOUNT}": answer}, **tagged('"12"'))
+
+    refused = run(client.set_password("root", Secret("new")))
+
+    assert refused.reason is Reason.PRECONDITION
+    assert "*" not in [c.headers["If-Match"] for c in bmc.sent]
+
+
+def test_a_resource_without_a_tag_is_asked_for_with_any_if_one_is_demanded() -> None:
+    def answer(call: Call) -> Reply:
+        return reply(200) if call.headers.get("If-Match") == "*" else reply(428)
+
+    bmc, client = bmc_of("dell_with_pages", {f"PATCH {ACCOUNT}": answer}, **tagged(""))
+
+    assert run(client.set_password("root", Secret("new"))) is None
+    assert [c.headers for c in bmc.sent] == [{}, {"If-Match": "*"}]
 
 
 def test_a_card_s_password_is_changed_without_a_tag() -> None:

@@ -24,6 +24,7 @@ from provisioner import permit
 from provisioner.ports import (
     CertificateChanged,
     LoginRefused,
+    LookOnly,
     Malformed,
     PortError,
     TooLarge,
@@ -126,7 +127,7 @@ class Attempt:
         """Called just before the first byte. aiohttp itself repeats DELETE and PUT: not here."""
         if self.sent and not self.safe:
             raise aiohttp.ClientConnectionError("the connection broke; not sent a second time")
-        permit.ask()
+        permit.ask(writes=not self.safe)
         self.sent = True
 
 
@@ -285,7 +286,7 @@ def port_error(where: str, error: BaseException, attempt: Attempt) -> PortError:
     """
     detail = f"{where}: {_words(error)}"
     match error:
-        case CertificateChanged() | LoginRefused() | Unreachable():
+        case CertificateChanged() | LoginRefused() | LookOnly() | Unreachable():
             return error
         case aiohttp.ServerFingerprintMismatch():
             return CertificateChanged(f"{where}: the certificate is not the pinned one")

@@ -20,9 +20,10 @@ Locks = WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, asyncio.Lock]]
 
 @dataclass(eq=False)
 class Scope:
-    """`checks` are asked before anything leaves; `turns` are shared with other processes."""
+    """`checks` and `closed` decide what may leave; `turns` are shared with other processes."""
 
     checks: list[Callable[[], None]] = field(default_factory=list)
+    closed: list[str] = field(default_factory=list)  # why nothing may be written to devices
     turns: list[Any] = field(default_factory=list)  # of `leaf_turns.Shared`
     locks: Locks = field(default_factory=WeakKeyDictionary)
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from provisioner import permit
 from provisioner.ports import (
     Call,
     HostShell,
@@ -59,7 +60,8 @@ class SonicTransport:
                 known = state.revisions
                 return _reply(known if len(path) == 1 else known.get(path[1]))
             reading = SonicReading(self._shell, switch.url)
-            return _reply(await reading.get(path, revision, query.get("view", "")))
+            with permit.reading():
+                return _reply(await reading.get(path, revision, query.get("view", "")))
         async with state.write:
             if call.method == "POST" and path == ("revision",):
                 return _reply(_opened(state))

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
+from provisioner import permit
 from provisioner.api.operations import OperationView, approvable, view_of_request
 from provisioner.api.problem import blocked, no
 from provisioner.api.route import PREFIX, Ask, Reply
@@ -139,6 +140,9 @@ class Works:
         return await parts.store.write(save)
 
     def _admit(self) -> None:
+        if why := permit.why_closed():
+            remedy = "Settle it first: `provisioner recovery list` (docs/disaster-recovery.md)."
+            raise no(503, "look_only", f"Nothing is changed now: {why}", remedy)
         if len(self._tasks) >= WORKS_MAX:
             refused = no(503, "busy", "Too many changes are under way", "Ask again in a minute.")
             refused.headers["Retry-After"] = "60"

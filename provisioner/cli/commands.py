@@ -114,6 +114,11 @@ COMMANDS = {
     "matrix": Command("matrix", "app", "The pinned matrix: check, show, compare, draw."),
     "netbox": Command("netbox", "app", "NetBox: hardware lists from it, the fleet shown in it."),
     "release": Command("release", "app", "Releases: the proof of each."),
+    "recovery": Command(
+        "recovery",
+        "app",
+        "After a restore: what differs between rows and leaves, and what settles it.",
+    ),
     "restore": Command(
         "backup",
         "restore",

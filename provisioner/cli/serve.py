@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
-from provisioner import undumpable
+from provisioner import permit, undumpable
 from provisioner.agents_opening import AgentDoor, ServedAgents, serve_agents, simulated
 from provisioner.artifact_serving import ArtifactDoor, open_artifacts
 from provisioner.cli import serve_options as opt
@@ -32,6 +32,7 @@ from provisioner.cli.fabric_options import (
     fabric_access,
 )
 from provisioner.cluster_opening import clock_of, end_at_once, open_cluster
+from provisioner.control.recovery import Recovery
 from provisioner.daemon import Daemon, Parts
 from provisioner.event_intake import open_watch
 from provisioner.event_loop import new_event_loop
@@ -45,6 +46,7 @@ from provisioner.nvue import NvueTransport
 from provisioner.opening import Data, held_data, open_data, read_thresholds
 from provisioner.ports import Clock, Remote, StoreFailed
 from provisioner.ports.telemetry import Telemetry
+from provisioner.recovery_opening import CountedWrites, counted_writes
 from provisioner.redfish.event_stream import RedfishStreams
 from provisioner.redfish.governor import LoginGovernor
 from provisioner.redfish.transport import RedfishTransport
@@ -54,11 +56,13 @@ from provisioner.sonic import SonicTransport
 from provisioner.ssh_password import SshPasswords
 from provisioner.store.campaign_rows import CampaignRows
 from provisioner.store.case_rows import CaseRows
+from provisioner.store.recovery_rows import RecoveryRows
 from provisioner.store.webhook_rows import WebhookRows
 from provisioner.switch_routing import RoutedSwitches
 from provisioner.telemetry_opening import Measured, open_telemetry, served_metrics
 from provisioner.tenants_opening import open_fabrics
 from provisioner.tickets_opening import open_tickets
+from provisioner.wall_clock import WallClock
 
 log = logging.getLogger(__name__)
 SWITCH_KEYS = "switch_keys"  # SSH host keys of switches, pinned when their password is changed
@@ -91,6 +95,7 @@ def serve(
     events_url: opt.EventsUrl = "",
     alert_sources: opt.AlertSources = None,
     simulator: opt.Simulator = None,
+    restored: opt.Restored = False,
     lab: Annotated[bool, typer.Option(help="Unknown pins are left alone, not refused.")] = False,
 ) -> None:
     """Run the daemon until it is stopped (Ctrl-C or SIGTERM); it drives every node taken in.
@@ -112,7 +117,7 @@ def serve(
             open_telemetry(chosen, clock) as measured,
             _wires(data, chosen, ca_file, measured.telemetry) as (transport, switches, sse),
             open_data(data, clock.now(), database, migrates=True) as opened,
-            open_cluster(database, chosen, clock) as shared,
+            _seated((data, database), opened, chosen, clock, restored) as (counted, shared),
             open_artifacts(artifacts, files_at, clock, ca_file) as files,
             _agents(site, door, data, opened, clock, chosen, files) as served,
             _hosts(site, playbooks, data, remote, opened, clock, chosen) as hosts,
@@ -126,14 +131,21 @@ def serve(
                 (hosts, served, files),
                 (transport, switches),
                 (watch, posts, tickets, shared, fabrics),
-                passwords=None if site else SshPasswords(data / SWITCH_KEYS),
-                login=login_of(ssh_user, ssh_key),
                 thresholds=read_thresholds(thresholds),
+                **_logins(site, data, ssh_user, ssh_key),
             )
             api = served_api(data, opened, clock, access, pinned, files)
-            await _until_stopped(parts, data, opened, api, measured)
+            await _until_stopped(parts, data, opened, api, measured, counted)
 
     _run_alone(data, database, run)
+
+
+def _logins(
+    site: SimulatedRunner | None, data: Path, user: str, key: Path | None
+) -> dict[str, Any]:
+    """How hosts that get a system let us in, and who changes factory passwords of switches."""
+    passwords = None if site else SshPasswords(data / SWITCH_KEYS)
+    return {"login": login_of(user, key), "passwords": passwords}
 
 
 def _run_alone(data: Path, database: str, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -176,6 +188,19 @@ def _parts(
         telemetry=telemetry,
         **more,
     )
+
+
+@asynccontextmanager
+async def _seated(
+    where: tuple[Path, str], opened: Data, chosen: Settings, clock: WallClock, restored: bool
+) -> AsyncIterator[tuple[CountedWrites, Any]]:
+    """The database judged, our writes counted, and our place among peers, if there are any."""
+    (data, database), store = where, opened.store
+    async with (
+        counted_writes(data, store, clock.now(), end_at_once, requested=restored) as counted,
+        open_cluster(database, chosen, clock) as shared,
+    ):
+        yield counted, shared
 
 
 @asynccontextmanager
@@ -229,6 +254,7 @@ async def _until_stopped(
     opened: Data,
     api: AbstractAsyncContextManager[str],
     measured: Measured,
+    counted: CountedWrites,
 ) -> None:
     """Drive the site, with the API and metrics beside it."""
     daemon, clock, chosen = Daemon(parts), parts.clock, parts.settings
@@ -244,13 +270,15 @@ async def _until_stopped(
     async with api, metrics as url:
         if url:
             log.info("metrics are at %s", url)
-        await _driven(daemon)
+        await _driven(daemon, RecoveryRows(opened.store), counted)
 
 
-async def _driven(daemon: Daemon) -> None:
+async def _driven(daemon: Daemon, book: RecoveryRows, counted: CountedWrites) -> None:
     stopped = asyncio.Event()
     for sign in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(sign, stopped.set)
+    if counted.look_only and not await _settled(daemon, book, counted, stopped):
+        return
     await daemon.start()
     log.info("serving")
     ends = [asyncio.create_task(daemon.wait()), asyncio.create_task(stopped.wait())]
@@ -263,3 +291,28 @@ async def _driven(daemon: Daemon) -> None:
         task.cancel()
     for task in done:
         task.result()
+
+
+async def _settled(
+    daemon: Daemon, book: RecoveryRows, counted: CountedWrites, stopped: asyncio.Event
+) -> bool:
+    """Only look until a restore is settled; False if the daemon was stopped before that."""
+    log.warning("nothing is written to any device: %s", counted.look_only)
+    log.warning("see `provisioner recovery list`, and docs/disaster-recovery.md")
+    parts = daemon.parts
+    recovery = Recovery(parts.store, book, parts.clock, daemon.tenancy, parts.campaigns)
+    ends = [asyncio.create_task(recovery.run()), asyncio.create_task(stopped.wait())]
+    try:
+        with permit.closed(counted.look_only):
+            done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in ends:
+            task.cancel()
+    for task in done:
+        task.result()
+    if stopped.is_set():
+        await daemon.stop()
+        return False
+    log.info("the restore is settled: this daemon acts")
+    counted.act()
+    return True

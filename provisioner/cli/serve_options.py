@@ -20,6 +20,9 @@ PLAYBOOKS = Path("ansible/playbooks")  # without --playbooks: here, or what came
 
 DataDirectory = Annotated[Path, typer.Option(help="Data directory; made if it is not there.")]
 Database = Annotated[str, typer.Option(help="postgresql://USER@HOST/NAME, for several daemons.")]
+Restored = Annotated[
+    bool, typer.Option("--restored", help="Only look, until `provisioner recovery finish`.")
+]
 Matrices = Annotated[list[Path] | None, typer.Option(help="Matrix, then overlays; repeatable.")]
 Artifacts = Annotated[Path, typer.Option(help="Firmware files; a cache of --artifact-url.")]
 ArtifactHost = Annotated[

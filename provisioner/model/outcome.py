@@ -74,6 +74,7 @@ class Reason(StrEnum):
     TIME_LIMIT = "time_limit"  # longer in a state than its limit
     OVERLOADED = "overloaded"  # the daemon or its database was too slow; nothing was sent
     DAMAGED_ROW = "damaged_row"  # a stored row of it cannot be read; parked, not retried
+    LOOK_ONLY = "look_only"  # nothing may be written to any device until a restore is settled
     OUR_BUG = "our_bug"  # an assertion of ours failed; parked, not retried
 
 

@@ -59,6 +59,12 @@ class Busy(PortError):
     reason = Reason.BUSY
 
 
+class LookOnly(PortError):
+    """Nothing may be written to any device now, and this would have been; it did not leave."""
+
+    reason = Reason.LOOK_ONLY
+
+
 class StaleWrite(Exception):
     """Somebody changed the row since it was read: read again, decide again."""
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
+from provisioner import permit
 from provisioner.ports import (
     AccountLocked,
     BmcAddress,
@@ -74,7 +75,8 @@ async def open_login(exchange: Exchange, bmc: BmcAddress) -> Login:
         return await _open_basic(exchange, bmc, root)
     body = {"UserName": bmc.username, "Password": bmc.secret.reveal()}
     call = Call("POST", sessions, body, {}, LOGIN_LIMIT_S, ANSWER_MAX_BYTES)
-    reply = await exchange(bmc, call, None)
+    with permit.reading():  # a session changes nothing, and without one nothing can be read
+        reply = await exchange(bmc, call, None)
     change = password_change(reply)
     token = reply.headers.get("x-auth-token", "").strip()
     if reply.status < 300 and token:
@@ -101,7 +103,8 @@ async def close_login(
     if not path:
         return
     try:
-        await exchange(bmc, Call("DELETE", path, timeout_s=LOGOUT_LIMIT_S), login)
+        with permit.reading():
+            await exchange(bmc, Call("DELETE", path, timeout_s=LOGOUT_LIMIT_S), login)
     except PortError as error:
         LOG.info("%s: session was not closed, its timeout will: %s", bmc.url, error)
 

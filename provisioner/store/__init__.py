@@ -9,6 +9,7 @@ from provisioner.store import (
     campaign_schema,  # noqa: F401 (likewise)
     case_schema,  # noqa: F401 (likewise)
     executor_schema,  # noqa: F401 (likewise)
+    recovery_schema,  # noqa: F401 (likewise)
     webhook_schema,  # noqa: F401 (likewise)
 )
 from provisioner.store.data_directory import DataLock, lock_data_directory, lock_database

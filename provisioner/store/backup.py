@@ -13,6 +13,7 @@ import tarfile
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO
 
@@ -28,6 +29,7 @@ from provisioner.model.input_error import InputError
 from provisioner.store import journal
 from provisioner.store.copying import copy_file, dump_server, load_dump
 from provisioner.store.data_directory import prepare_directory, sync_directory, write_private
+from provisioner.store.high_water import RESTORED_FILE
 from provisioner.store.journal import GENESIS, ChainCheck
 from provisioner.store.migrating import revisions
 from provisioner.store.postgres import CONNECT, extra_missing, is_postgres, postgres_url, shown
@@ -131,15 +133,28 @@ def restore_backup(file: Path, directory: Path, database: str) -> Manifest:
                 _extract(_member(file, archive, name), scratch / name)
         for name, expected in manifest.files.items():
             _compare(file, name, expected, _digest(scratch / name))
-        if manifest.of_server:
-            _restore_server(manifest, file, scratch / DUMP_MEMBER, database)
-        else:
-            _restore_file(manifest, file, scratch / FILE_MEMBER, Path(database))
+        # Before the database is there: no daemon may ever find the one without the other.
+        (directory / RESTORED_FILE).unlink(missing_ok=True)
+        write_private(directory / RESTORED_FILE, _told(manifest).encode())
+        try:
+            if manifest.of_server:
+                _restore_server(manifest, file, scratch / DUMP_MEMBER, database)
+            else:
+                _restore_file(manifest, file, scratch / FILE_MEMBER, Path(database))
+        except InputError:
+            (directory / RESTORED_FILE).unlink()
+            raise
         for name in LEARNT:
             if (scratch / name).exists() and not (directory / name).exists():
                 (scratch / name).rename(directory / name)
     sync_directory(directory)
     return manifest
+
+
+def _told(manifest: Manifest) -> str:
+    """Why the next daemon only looks; it is found beside the database."""
+    made = datetime.fromtimestamp(manifest.made_at, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    return f"the backup of {made} was restored (journal row {manifest.journal_rows})"
 
 
 def _restore_file(manifest: Manifest, source: Path, copy: Path, target: Path) -> None:

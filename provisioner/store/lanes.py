@@ -31,11 +31,24 @@ Work = Callable[[Connection], Result]
 GROUP_MAX = 256
 
 
+class Counting(Protocol):
+    """Counts transactions, so that a database that lost some is noticed (`high_water.py`)."""
+
+    def count(self, connection: Connection) -> object:
+        """Run as the last statement of a transaction; the answer goes to `keep`."""
+        ...
+
+    def keep(self, counted: object) -> None:
+        """Run once the transaction is on disk."""
+        ...
+
+
 class Lane(Protocol):
     """Runs work in a transaction that is on disk when `run` returns."""
 
     transactions: int  # committed or rolled back, for measurement
     jobs: int  # pieces of work done, for measurement
+    counting: Counting | None  # of the lane that writes, once a daemon serves
 
     @property
     def waiting(self) -> int:
@@ -67,7 +80,9 @@ class _Job:
             self.answer.set_result(self.result)
 
 
-def run_alone(connection: Connection, work: Work[Result]) -> Result:
+def run_alone(
+    connection: Connection, work: Work[Result], counting: Counting | None = None
+) -> Result:
     """One piece of work in a transaction of its own.
 
     Raises what the work raises; `StoreFailed` if the database fails; `AssertionError` if a row
@@ -75,7 +90,11 @@ def run_alone(connection: Connection, work: Work[Result]) -> Result:
     """
     try:
         with connection.begin():
-            return work(connection)
+            result = work(connection)
+            counted = None if counting is None else counting.count(connection)
+        if counting is not None:
+            counting.keep(counted)
+        return result
     except IntegrityError as error:
         raise AssertionError(f"a row breaks a constraint: {error.orig}") from error
     except DBAPIError as error:
@@ -95,7 +114,13 @@ def _end_transaction(connection: Connection) -> None:
         connection.invalidate(error)  # the next use connects anew
 
 
-def run_group(connection: Connection, jobs: Sequence[_Job], *, reads: bool = False) -> int:
+def run_group(
+    connection: Connection,
+    jobs: Sequence[_Job],
+    *,
+    reads: bool = False,
+    counting: Counting | None = None,
+) -> int:
     """Many jobs in one transaction, a savepoint each; the number of transactions it took.
 
     `reads`: they change nothing, so that there is nothing to save and to go back to.
@@ -109,6 +134,9 @@ def run_group(connection: Connection, jobs: Sequence[_Job], *, reads: bool = Fal
             with connection.begin():
                 for job in jobs:
                     _try(connection, job, reads=reads)
+                counted = None if counting is None else counting.count(connection)
+            if counting is not None:
+                counting.keep(counted)
             return 1
         except DBAPIError as error:
             if error.connection_invalidated:
@@ -118,7 +146,7 @@ def run_group(connection: Connection, jobs: Sequence[_Job], *, reads: bool = Fal
     for job in jobs:
         job.result = job.error = None
         try:
-            job.result = run_alone(connection, job.work)
+            job.result = run_alone(connection, job.work, counting)
         except BaseException as error:
             job.error = error
     return len(jobs) + (len(jobs) > 1)
@@ -151,6 +179,7 @@ class ThreadLane:
         self, connect: Callable[[], Connection], name: str, *, reads: bool = False
     ) -> None:
         self._reads = reads
+        self.counting: Counting | None = None
         self.transactions = 0
         self.jobs = 0
         self._connect = connect
@@ -189,7 +218,9 @@ class ThreadLane:
             while open_for_more:
                 jobs, open_for_more = self._next_group()
                 if jobs:
-                    self.transactions += run_group(connection, jobs, reads=self._reads)
+                    self.transactions += run_group(
+                        connection, jobs, reads=self._reads, counting=self.counting
+                    )
                     self.jobs += len(jobs)
                     _tell_all(jobs)
         finally:
@@ -235,6 +266,7 @@ class InlineLane:
         self.transactions = 0
         self.jobs = 0
         self.waiting = 0
+        self.counting: Counting | None = None
         self._connection: Connection | None = connect()
 
     async def run(self, work: Work[Result]) -> Result:
@@ -242,7 +274,7 @@ class InlineLane:
             raise StoreFailed("the store is closed")
         self.transactions += 1
         self.jobs += 1
-        return run_alone(self._connection, work)
+        return run_alone(self._connection, work, self.counting)
 
     async def close(self) -> None:
         if self._connection is not None:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+from provisioner import permit
 from provisioner.ports import PlaybookCall, PlaybookResult, ShellCommand, ShellOutput
 from provisioner.sim.site import Site
 from provisioner.simulated_runner import asked, outputs
@@ -30,6 +31,7 @@ class MemoryRunner:
         self._runs: Runs = {} if runs is None else runs
 
     async def run(self, call: PlaybookCall) -> PlaybookResult:
+        permit.ask()
         work = self._site.inband.run(call.play, call.host, dict(call.variables))
         task = asyncio.ensure_future(work)
         self._runs[call.host] = (call.play, call.digest, self._site.clock.now(), task)

@@ -14,6 +14,7 @@ from collections.abc import Coroutine
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
+from provisioner import permit
 from provisioner.ports import (
     BmcAddress,
     Call,
@@ -25,6 +26,8 @@ from provisioner.ports import (
 )
 from provisioner.sim.redfish_service import RedfishService
 from provisioner.sim.site import Site
+
+SAFE = ("GET", "HEAD")
 
 
 async def sent(work: Coroutine[Any, Any, Any]) -> Any:
@@ -62,6 +65,7 @@ class MemoryBmcs:
         return told
 
     async def _request(self, bmc: BmcAddress, call: Call) -> Reply:
+        permit.ask(writes=call.method not in SAFE)
         service = self._services[bmc.url]
         fate = await self._wire.travel()
         if fate == "request":
@@ -115,6 +119,7 @@ class MemorySwitches:
         return told
 
     async def _request(self, switch: SwitchAddress, call: Call) -> Reply:
+        permit.ask(writes=call.method not in SAFE)
         name = (urlsplit(switch.url).hostname or "").partition(".")[0]
         fate = await self._wire.travel()
         if fate == "request" or not self._site.switches[name].up(self._site.advance()):

@@ -93,6 +93,10 @@ class World:
 
     async def start(self) -> None:
         """A new daemon on the same store: the first one, or the one after a crash."""
+        await (await self.build()).start()
+
+    async def build(self) -> Daemon:
+        """A new daemon on the same store that does nothing yet."""
         key = MasterKey.generate() if self.daemon is None else self.key
         self.key = key
         self.agents = simulated_agents(
@@ -127,7 +131,7 @@ class World:
                 login=HostLogin("provisioner", "ssh-ed25519 AAAA provisioner"),
             )
         )
-        await self.daemon.start()
+        return self.daemon
 
     async def crash(self) -> None:
         """The daemon is gone at once: nothing that it was about to do is done."""

@@ -1,0 +1,78 @@
+"""Whether a database lacks writes that were made to it: a restored backup, a failover. Pure.
+
+Rule: what cannot be explained is looked at only. A daemon that acts on an old truth gives one
+customer's disks to another.
+"""
+
+from __future__ import annotations
+
+from provisioner.model.base import Record
+from provisioner.model.recovery import DatabaseLook, HighWater
+
+
+class Standing(Record):
+    """What a daemon may do with a database. Both empty: everything."""
+
+    refused: str = ""  # why it must not even be opened
+    look_only: tuple[str, ...] = ()  # why nothing may be written to any device
+
+
+def judge(
+    kept: HighWater | None, look: DatabaseLook, *, requested: bool = False, restored: str = ""
+) -> Standing:
+    """Judge the database by what the data directory remembers of it.
+
+    `requested`: a person asked to look only. `restored`: what `provisioner restore` left behind.
+    """
+    if not requested and kept is not None and (refusal := _refusal(kept, look)):
+        return Standing(refused=refusal)
+    found = ["a person asked for it (--restored)"] if requested else []
+    found += [restored] if restored else []
+    found += [look.look_only] if look.look_only else []
+    found += _lost(kept, look) if kept is not None else _unknown(look)
+    if look.recorded_server and look.server != look.recorded_server:
+        found.append(
+            f"the database was restored onto another server: its rows name {look.recorded_server}, "
+            f"this one is {look.server or 'a file'}"
+        )
+    return Standing(look_only=tuple(dict.fromkeys(found)))
+
+
+def _refusal(kept: HighWater, look: DatabaseLook) -> str:
+    if look.site and look.site != kept.site:
+        return (
+            f"this data directory belongs to the database {kept.site[:12]}, "
+            f"and this one is {look.site[:12]}"
+        )
+    if kept.server and look.server == kept.server and look.timeline < kept.timeline:
+        return (
+            f"the server is on timeline {look.timeline}, and this daemon has used timeline "
+            f"{kept.timeline}: it is a former primary, which was replaced"
+        )
+    return ""
+
+
+def _lost(kept: HighWater, look: DatabaseLook) -> list[str]:
+    if not look.site:
+        return ["the database is from before the time that this data directory remembers"]
+    if look.count is None:
+        return ["the database has no row of this data directory, which has written to it"]
+    found = []
+    if look.count < kept.count:
+        missing = kept.count - look.count
+        found.append(f"the database lacks the last {missing} transactions of this daemon")
+    if look.head != kept.journal_head:
+        found.append(
+            f"row {kept.journal_rows} of the journal is not the one that this daemon knows "
+            f"(the journal has {look.journal_rows} rows)"
+        )
+    return found
+
+
+def _unknown(look: DatabaseLook) -> list[str]:
+    if not look.server and look.site and look.other_places:
+        return ["the database was served from another data directory, and this one knows nothing"]
+    if look.recorded_timeline and look.timeline != look.recorded_timeline:
+        promoted = f"timeline {look.timeline}, the rows name {look.recorded_timeline}"
+        return [f"the server was promoted ({promoted}), and this data directory is new"]
+    return []

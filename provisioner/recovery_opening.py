@@ -1,0 +1,79 @@
+"""Notices a database that lost writes when a daemon starts, and counts its writes from then on."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from provisioner.model.input_error import InputError
+from provisioner.planning.high_water import judge
+from provisioner.store.data_directory import place_of
+from provisioner.store.high_water import RESTORED_FILE, MarkFile, Marking, look, settle_mark
+from provisioner.store.sql_store import SqlStore
+
+log = logging.getLogger(__name__)
+REASON_SIZE_MAX = 2000
+
+
+class CountedWrites:
+    """A daemon's writes, counted. `look_only`: why nothing may be written to devices; "" if it may.
+
+    Once that is settled, `act` says what ends this daemon if another one notices a loss.
+    """
+
+    def __init__(self, look_only: str, marking: Marking, stop: Callable[[str], object]) -> None:
+        self.look_only = look_only
+        self._marking, self._stop = marking, stop
+        if not look_only:
+            self.act()
+
+    def act(self) -> None:
+        """From now on this daemon acts, and ends if the database says that none may."""
+        self._marking.stop = self._stop
+
+
+@asynccontextmanager
+async def counted_writes(
+    directory: Path,
+    store: SqlStore,
+    now: float,
+    stop: Callable[[str], object],
+    *,
+    requested: bool = False,
+) -> AsyncIterator[CountedWrites]:
+    """Judge the database by the directory's high-water mark, and count its writes until the end.
+
+    `requested`: a person asked to look only. Raises `InputError` for a database that this
+    directory must not be used with. The caller holds the directory's lock.
+    """
+    file, place = MarkFile(directory), place_of(directory)
+    try:
+        kept = file.read()
+    except InputError:
+        if not requested:
+            raise
+        kept = None
+    found = await store.read(lambda c: look(c, place, kept))
+    left = directory / RESTORED_FILE
+    restored = left.read_text(encoding="utf-8")[:REASON_SIZE_MAX].strip() if left.exists() else ""
+    standing = judge(kept, found, requested=requested, restored=restored)
+    if standing.refused:
+        raise InputError(
+            str(directory),
+            "",
+            standing.refused,
+            "Name the database that it belongs to. If this one is right (a restore): --restored.",
+        )
+    why = "; ".join(standing.look_only)[:REASON_SIZE_MAX]
+    mark = await store.write(lambda c: settle_mark(c, place, kept, why, now))
+    file.write(mark)
+    left.unlink(missing_ok=True)  # what it says is in the database from here on
+    marking = Marking(file, mark, None)
+    store.writer.counting = marking
+    try:
+        yield CountedWrites(why, marking, stop)
+    finally:
+        store.writer.counting = None
+        marking.close()

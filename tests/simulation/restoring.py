@@ -1,0 +1,184 @@
+"""A site whose database is exchanged for a backup of random age, and a truth apart from its rows.
+
+The truth is read from the leaves and disks alone: each tenant writes its name on the disks of a
+node while all of its ports are in that tenant's network.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from pathlib import Path
+
+from rig import World
+
+from provisioner import permit
+from provisioner.control.recovery import Recovery
+from provisioner.model.node import Node, State
+from provisioner.model.recovery import Difference, DifferenceKind, Word
+from provisioner.model.tenant import PortPlacement, Tenant
+from provisioner.planning.recovery import adopted_proof, settle_by_word
+from provisioner.planning.requests import reclaim
+from provisioner.store.copying import copy_file
+from provisioner.store.recovery_rows import RecoveryRows
+from provisioner.store.recovery_schema import site_state
+from provisioner.store.sql_store import open_store
+from provisioner.store.vault import Vault
+
+HOUR_S = 3600.0
+LOOK_S = 20.0  # a node is in a tenant's network for much longer
+TENANTS = {"RED": "red", "BLUE": "blue"}
+
+
+class Truth:
+    """Who was in whose network, and whose data was there when the next one came."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.wrong: list[str] = []
+        self.serving: dict[str, str] = {}  # host -> VRF that all its ports were last seen in
+        self.allowed: set[str] = set()  # hosts that somebody asked back, or gave up by a word
+        self.ports: dict[str, list[tuple[str, str]]] = {}
+
+    async def know_ports(self) -> None:
+        """Cables do not change here."""
+        for node in await self._world.store.nodes():
+            self.ports[node.id] = [(p.switch, p.interface) for p in node.ports]
+
+    def vrf(self, host: str) -> str:
+        """The one tenant's network that all ports of a host are in; "" if there is none."""
+        switches = self._world.site.switches
+        vrfs = {switches[s].applied["interface"][i]["ip"]["vrf"] for s, i in self.ports[host]}
+        return vrfs.pop() if len(vrfs) == 1 and vrfs <= set(TENANTS) else ""
+
+    def look(self) -> None:
+        """Compare with the last look."""
+        self._world.site.advance()
+        for host, machine in self._world.site.machines.items():
+            before, now = self.serving.get(host, ""), self.vrf(host)
+            if before and now != before and host not in self.allowed:
+                self.wrong.append(f"{host} was taken from {before} without a word")
+            if now and now != before:
+                mark = f"data of {now}".encode()
+                for disk in machine.disks.values():
+                    if disk.content.startswith(b"data of ") and disk.content != mark:
+                        self.wrong.append(f"{host} came to {now} with {disk.content!r}")
+                    disk.content, disk.holds = mark, "tenant"
+                self.allowed.discard(host)
+            self.serving[host] = now
+
+    async def run(self) -> None:
+        """Look until cancelled."""
+        while True:
+            self.look()
+            await asyncio.sleep(LOOK_S)
+
+
+class Restored:
+    """One history: tenants come and go, a backup is taken, lost time goes by, it is restored."""
+
+    def __init__(self, directory: Path, seed: int, nodes: int = 2, *, surveys: bool = True) -> None:
+        self.rng = random.Random(f"restore {seed}")
+        self.world = World(directory, nodes=nodes, seed=seed)
+        self.directory = directory
+        self.truth = Truth(self.world)
+        self.surveys = surveys
+        self.kinds: set[DifferenceKind] = set()
+
+    async def play(self) -> list[str]:
+        """What must never happen and did."""
+        world, rng = self.world, self.rng
+        file = self.directory / "site.db"
+        world.store = open_store(file, inline=True)
+        await world.take_in()
+        await self.truth.know_ports()
+        await self.want()
+        await world.start()
+        watch = asyncio.create_task(self.truth.run())
+        await world.clock.sleep(rng.uniform(2, 9) * HOUR_S)
+        await self.turn_over(rng.randint(0, 1))
+        backup = self.directory / "backup.db"
+        copy_file(file, backup)
+        await self.turn_over(rng.randint(0, 2))
+        await world.clock.sleep(rng.uniform(0, 3) * HOUR_S)
+        await world.crash()
+        await world.store.close()
+        world.store = open_store(backup, inline=True)
+        world.vault = Vault(world.store, world.vault._key)
+        if self.surveys:
+            await self.recover()
+        await world.start()
+        await self.turn_over(1)
+        await world.clock.sleep(12 * HOUR_S)
+        await world.crash()
+        watch.cancel()
+        await asyncio.gather(watch, return_exceptions=True)
+        return self.truth.wrong
+
+    async def want(self) -> None:
+        """Each tenant wants some nodes from now on; all are wanted by somebody."""
+        count = len(self.world.site.machines)
+        red = self.rng.randint(0, count)
+        wanted = {"red": red, "blue": count - red}
+        for tenant in await self.world.store.tenants():
+            asked = {**tenant.model_dump(), "nodes_wanted": wanted.get(tenant.name, 0)}
+            await self.world.store.put_tenant(Tenant(**asked))
+
+    async def turn_over(self, times: int) -> None:
+        """Somebody takes a serving node back, and tenants want others."""
+        for _ in range(times):
+            await self.want()
+            serving = [n for n in await self.world.store.nodes() if n.state is State.RELEASED]
+            hosts = [n for n in serving if n.ports]
+            if hosts:
+                node = self.rng.choice(hosts)
+                back = reclaim(node, self.world.clock.now())
+                assert isinstance(back, Node)
+                self.truth.allowed.add(node.id)
+                await self.world.store.save_node(back)
+            await self.world.clock.sleep(self.rng.uniform(0.2, 5) * HOUR_S)
+
+    async def recover(self) -> None:
+        """As `serve` does: only look; a person gives words; then act."""
+        world = self.world
+        daemon = await world.build()
+        book = RecoveryRows(world.store)
+        row = {"id": 1, "site": "s", "server": "", "timeline": 0, "surveyed_at": 0.0}
+        await world.store.write(
+            lambda c: c.execute(site_state.insert().values(**row, look_only="restored"))
+        )
+        recovery = Recovery(world.store, book, world.clock, daemon.tenancy)
+        with permit.closed("restored"):
+            before = {h: self.truth.vrf(h) for h in world.site.machines}
+            await recovery.survey()
+            for difference in await book.differences():
+                self.kinds.add(difference.kind)
+                if difference.settled is None:
+                    await self.give_word(book, difference)
+            assert {h: self.truth.vrf(h) for h in world.site.machines} == before
+            await book.finish("anna", world.clock.now())
+
+    async def give_word(self, book: RecoveryRows, difference: Difference) -> None:
+        """A person looks at one difference: mostly the leaves are right."""
+        node = await self.world.store.node(difference.subject)
+        assert node is not None
+        now = self.world.clock.now()
+        word = Word.ADOPT if self.rng.random() < 0.8 else Word.KEEP
+        changed = settle_by_word(node, difference, word, now)
+        if isinstance(changed, str):
+            word = Word.KEEP
+            changed = settle_by_word(node, difference, word, now)
+        assert isinstance(changed, Node)
+        if word is Word.KEEP:
+            self.truth.allowed.add(node.id)
+        read = [
+            PortPlacement(switch=p.switch, interface=p.interface, vrf=difference.vrf)
+            for p in node.ports
+        ]
+        adopted = word is Word.ADOPT and changed.state is State.RELEASED
+        settled = {"settled": word, "settled_by": "anna", "settled_at": now}
+        await book.settle(
+            difference.model_copy(update=settled),
+            changed,
+            adopted_proof(changed, read, now) if adopted else None,
+        )

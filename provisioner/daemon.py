@@ -21,6 +21,7 @@ from provisioner.control.engine import EmbeddedEngine, Engine, FirstFailure
 from provisioner.control.engine_shared import SharedEngine, WorkQueue
 from provisioner.control.fabric import FabricSessions
 from provisioner.control.isolating import Fabrics, keeper_of, tenancy_of
+from provisioner.control.leaf_watch import LeafWatch
 from provisioner.control.observer import Observer
 from provisioner.control.outbox import Outbox
 from provisioner.control.overload import Overload
@@ -29,6 +30,7 @@ from provisioner.control.reconciler import Reconciler
 from provisioner.control.release_watch import ReleaseWatch
 from provisioner.control.repair_shop import RepairParts, RepairShop
 from provisioner.control.scheduler import Scheduler
+from provisioner.control.trespasses import Trespasses
 from provisioner.control.watcher import Watcher, WatchParts
 from provisioner.execution.artifacts import Artifacts
 from provisioner.execution.collector import Collector
@@ -40,6 +42,7 @@ from provisioner.execution.identify import Identifier
 from provisioner.execution.os_images import OsImages
 from provisioner.execution.reach import Reach
 from provisioner.execution.release_recheck import Rechecks
+from provisioner.execution.tenancy import Tenancy
 from provisioner.execution.validator import Validator
 from provisioner.execution.work import Site
 from provisioner.model.matrix import MAINTENANCE, Matrix
@@ -130,6 +133,7 @@ class Daemon:
             validator=validator,
             tenancy=self.tenancy,
         )
+        trespasses = Trespasses(parts.store, parts.clock, parts.alerts)
         self.performer = Performer(
             parts.store,
             parts.clock,
@@ -149,6 +153,7 @@ class Daemon:
             ),
             mender=None if self.shop is None else self.shop.mender,
             rechecks=Rechecks(self.site, parts.store, parts.matrix, parts.thresholds),
+            trespasses=trespasses,
         )
         self.reconciler = Reconciler(
             parts.store, parts.clock, parts.settings, self.observer, self.performer
@@ -158,21 +163,18 @@ class Daemon:
         self.overload = Overload(parts.store, parts.clock)
         self.watcher = _watcher(parts, reach, self.engine, self.overload)
         self.scheduler = Scheduler(
-            parts.store,
-            parts.clock,
-            parts.settings,
+            *(parts.store, parts.clock, parts.settings),
             self.engine.submit,
             None if self.watcher is None else self.watcher.keeper.held,
             self.overload.may_begin,
         )
         self.release_watch = ReleaseWatch(
-            parts.store,
-            parts.clock,
-            parts.settings,
+            *(parts.store, parts.clock, parts.settings),
             self.tenancy,
             self.engine.submit,
             None if self.watcher is None else self.watcher.keeper,
         )
+        self.leaf_watch = _leaf_watch(parts, self.tenancy, trespasses, self.release_watch)
         self.fabric = _fabric(parts, self.site, self.engine)
         self.campaigns = _campaigns(parts)
         self._ticking: list[asyncio.Task[None]] = []
@@ -204,6 +206,7 @@ class Daemon:
         self._begin(self.scheduler.run, "scheduler")
         self._begin(self.fabric.run, "fabric sessions")
         self._begin(self.release_watch.run, "release watch")
+        self._begin(self.leaf_watch.run, "leaf watch")
         if self.campaigns is not None:
             self._begin(self.campaigns.run, "campaigns")
         if self.shop is not None:
@@ -293,6 +296,14 @@ def _watcher(parts: Parts, reach: Reach, engine: Engine, overload: Overload) -> 
         return None
     given = (parts.store, parts.clock, parts.settings, reach, engine.submit)
     return Watcher(parts.watch, *given, overload.may_watch)
+
+
+def _leaf_watch(
+    parts: Parts, tenancy: Tenancy, trespasses: Trespasses, released: ReleaseWatch
+) -> LeafWatch:
+    plan = None if parts.fabrics is None else parts.fabrics.plan
+    given = (parts.store, parts.clock, parts.settings, tenancy, trespasses)
+    return LeafWatch(*given, released.take_back, plan)
 
 
 def _outbox(parts: Parts, to: tuple[WebhookBook, WebhookPosts], watcher: Watcher | None) -> Outbox:

@@ -34,6 +34,7 @@ def settings_of(nodes: int, speed: float) -> Settings:
         fresh_s=3600.0,
         switch_poll_s=10.0,
         watch_s=DAY_S,
+        watch_ports_s=3600.0,
         certify_gates="abc" if nodes >= PARTNERS_THERE else "ab",
         fabric_gather_s=DAY_S,
         fabric_wait_s=DAY_S,

@@ -60,5 +60,18 @@ class ReleaseSettings(Record):
         60.0, ge=0, description="A port that is taken back is moved after this, idle or not."
     )
     watch_ports_s: float = Field(
-        120.0, gt=0, description="A released node's ports are read this often."
+        120.0,
+        gt=0,
+        description="Every port of every leaf is read this often, and each released node's ports.",
+    )
+    ports_not_ours: tuple[str, ...] = Field(
+        (),
+        max_length=1024,
+        description="LEAF/PORT patterns of storage, border and other ports that no node owns: "
+        "listed where they stand in a customer's network, never moved.",
+    )
+    certificate_lapsed: Literal["alert", "drain"] = Field(
+        "alert",
+        description="A serving node whose certificate expired or was revoked: an alert and a debt, "
+        "or also a drain after its tenant's notice.",
     )

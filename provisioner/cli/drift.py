@@ -16,7 +16,7 @@ from provisioner.cli.data_options import DataOption, JsonOption, console, with_d
 from provisioner.cli.matrix_files import read_matrix
 from provisioner.model.campaign_row import CampaignRow
 from provisioner.model.inventory import Inventory
-from provisioner.model.node import Node
+from provisioner.model.node import Node, State
 from provisioner.opening import Data
 from provisioner.planning import release_drift
 from provisioner.planning.history import history
@@ -63,12 +63,23 @@ def drift(
 def debt(
     select: SelectOption = "all", data: DataOption = Path("var"), as_json: JsonOption = False
 ) -> None:
-    """What is written and does not run yet, and which reset it waits for."""
+    """What is written and does not run yet, and which reset it waits for.
+
+    Serving nodes whose certificate expired or was revoked are listed too.
+    """
 
     async def look(opened: Data) -> tuple[DebtLine, ...]:
         nodes, inventories = await _chosen(opened, select)
         staged = {n.id: history(await opened.store.entries(n.id), "").staged for n in nodes}
-        return release_drift.debt(inventories, staged)
+        serving = [n for n in nodes if n.state is State.RELEASED]
+        held = {n.id: await opened.store.certificate(n.certificate) for n in serving}
+        revoked = {r.certificate for r in await opened.store.revocations()}
+        return (
+            *release_drift.debt(inventories, staged),
+            *release_drift.lapsed(
+                serving, {n: c for n, c in held.items() if c}, revoked, opened.clock.now()
+            ),
+        )
 
     found = with_data(data, look)
     if as_json:

@@ -16,15 +16,19 @@ from rich.table import Table
 from rich.text import Text
 
 from provisioner.cli.checked_options import checked_network, checked_url
+from provisioner.cli.confirmation import ActorOption, YesOption, confirm_change, name_actor
 from provisioner.cli.data_options import console
 from provisioner.execution.intake import Taken, complete, find, take_in
+from provisioner.model.input_error import InputError
 from provisioner.model.outcome import Blocker
-from provisioner.opening import open_data, read_expected, read_secrets
+from provisioner.opening import Data, open_data, read_expected, read_secrets
+from provisioner.planning import requests
 from provisioner.ports import BmcTransport
 from provisioner.redfish.discovery import Network, Probe, probe_all, scan, ssdp
 from provisioner.redfish.governor import LoginGovernor
 from provisioner.redfish.transport import RedfishTransport
 from provisioner.site_clock import site_clock
+from provisioner.store.request_writes import write_node_request
 
 
 def intake(
@@ -37,6 +41,15 @@ def intake(
     dry_run: Annotated[
         bool, typer.Option(help="Show what would be taken in; change no BMC, store no node.")
     ] = False,
+    take: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Node whose ports may be moved out of whichever network they stand in, and whose "
+            "disks are erased; repeatable."
+        ),
+    ] = None,
+    by: ActorOption = "",
+    yes: YesOption = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """Take racked nodes in: they are stored as `discovered`, and the daemon goes on from there.
@@ -44,6 +57,8 @@ def intake(
     Each address is probed without login. Where the expected-hardware list gives a factory
     credential for the vendor, one login reads the serial. Only a BMC that shows nothing before its
     factory password is changed (BlueField) gets a unique one; --dry-run leaves that too.
+    The daemon reads a node's ports before it moves one: a node with a port in a network that it was
+    not put into by the daemon waits in quarantine, until the port is moved or --take names it.
     Exit code 1: something on the list could not be taken in; each is named with its remedy.
     """
     expected = read_expected(file)
@@ -52,6 +67,7 @@ def intake(
     urls = [checked_url("--bmc", url) for url in bmc or []]
     urls += [n.bmc.url for n in expected.nodes if n.bmc.url]
     progress_on = Console(stderr=True)
+    taking = _confirm_taking(take, yes=yes, dry_run=dry_run, as_json=as_json)
 
     async def run() -> tuple[Taken, tuple[Blocker, ...]]:
         clock = site_clock(data)
@@ -76,6 +92,7 @@ def intake(
                 taken = await take_in(
                     opened.store, opened.vault, expected, secrets, assembly, found, clock.now()
                 )
+                await _take(opened, taking, name_actor(by))
                 return taken, silent
         finally:
             await transport.close()
@@ -84,6 +101,38 @@ def intake(
     _show(taken, (*taken.blockers, *silent), as_json=as_json, dry_run=dry_run)
     if taken.blockers:
         raise typer.Exit(1)
+
+
+def _confirm_taking(
+    names: list[str] | None, *, yes: bool, dry_run: bool, as_json: bool
+) -> tuple[str, ...]:
+    found = tuple(dict.fromkeys(names or ()))
+    lines = [
+        f"{name}: its ports are moved into the maintenance network from whichever network they "
+        "stand in, which cuts off whoever it serves; then its disks are erased."
+        for name in found
+    ]
+    if dry_run:  # the rest of the dry run follows
+        for line in lines:
+            typer.echo(line, err=as_json)
+    elif found:
+        confirm_change(lines, yes=yes, dry_run=False, as_json=as_json)
+    return found
+
+
+async def _take(opened: Data, names: tuple[str, ...], by: str) -> None:
+    """Give nodes' ports to the daemon, by a person's word."""
+    now = opened.clock.now()
+    for name in names:
+        node = await opened.store.node(name)
+        if node is None:
+            problem = "no node of this name was taken in"
+            raise InputError("--take", name, problem, "Look at what keeps it from intake first.")
+        changed = requests.take(node, now)
+        if isinstance(changed, str):
+            raise InputError("--take", name, changed, "Leave it out.")
+        detail = {"request": "take", "by": by}
+        await opened.store.write(partial(write_node_request, node=changed, detail=detail, now=now))
 
 
 async def _probes(

@@ -9,7 +9,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from provisioner.model.alert import Alert
-from provisioner.model.case import Case, Ending, Fault, JoinedReport, Origin, Service, Spare, Stage
+from provisioner.model.case import (
+    Case,
+    Ending,
+    Fault,
+    JoinedReport,
+    Origin,
+    Service,
+    Spare,
+    Stage,
+    Ticket,
+)
 from provisioner.model.node import Node, State
 from provisioner.planning import case_joining as joining
 from provisioner.planning import case_policy as policy
@@ -65,8 +75,12 @@ class CaseDesk:
         *,
         service: Service | None = None,
         faults: Sequence[Fault] = (),
+        work: str = "",
     ) -> Case | str:
-        """A new case, its tenant told; or the report in the case that is open, or why neither."""
+        """A new case, its tenant told; or the report in the case that is open, or why neither.
+
+        `work`: what people are asked to do, before anything is diagnosed or tried.
+        """
         if node.state is State.RETIRED:
             return "it is retired"
         for _ in range(JOIN_TRIES_MAX):
@@ -74,7 +88,7 @@ class CaseDesk:
             try:
                 if before is not None:
                     return await self.join(before, node, origin, reason, by, service=service)
-                made = await self._open(node, origin, reason, by, service, faults)
+                made = await self._open(node, origin, reason, by, service, faults, work)
             except StaleWrite:
                 continue  # another process changed the case meanwhile
             if made is not None:
@@ -89,6 +103,7 @@ class CaseDesk:
         by: str,
         service: Service | None,
         faults: Sequence[Fault],
+        work: str,
     ) -> Case | None:
         """Return a new case, or None if another process opened one meanwhile."""
         now = self._clock.now()
@@ -108,6 +123,9 @@ class CaseDesk:
             now=now,
             faults=faults,
         )
+        if work:
+            ticket = Ticket(opened_at=now, work=work)
+            case = case.entered(Stage.HARDWARE, now, note=work, ticket=ticket)
         score = offenders.score(node.id, [*earlier, case], now, self.offenders)
         deeper = score.advice is not offenders.Advice.NOTHING
         case = joining.add_weighed(case, policy.opening_alerts(standing))

@@ -19,6 +19,7 @@ from provisioner.model.standing import Standing
 from provisioner.planning import certification, deployment, erasure, gates, handover
 from provisioner.planning.admission import neighbours_busy
 from provisioner.planning.case_policy import waits_for
+from provisioner.planning.entitlement import find_trespasses, foreign, is_stranger
 from provisioner.planning.history import history
 from provisioner.planning.lifecycle import View
 from provisioner.planning.planner import plan
@@ -70,7 +71,11 @@ class Observer:
                 repair = await self._repair(node)
                 return await self._place(node, View(owed=self._owed(node), repair=repair))
             case State.REPAIRING:
-                return View(repair=await self._repair(node))
+                view = View(repair=await self._repair(node))
+                if view.repair != "" or node.kind is NodeKind.SWITCH or is_stranger(node):
+                    return view
+                seen = await self._place(node, view)
+                return view if seen.unseen else seen  # a silent leaf does not hold a repair up
             case State.CONVERGING:
                 return await self._converging(node, operation)
             case State.VALIDATING:
@@ -153,8 +158,12 @@ class Observer:
         read = await self._tenancy.read(node.ports)
         if isinstance(read, Blocker):
             return view.model_copy(update={"unseen": (*view.unseen, read)})
+        if node.state is State.INTAKE and is_stranger(node) and (no := foreign(node, read)):
+            return view.model_copy(update={"foreign": no})
         placement, vrf = placement_of(node.ports, read)
-        return view.model_copy(update={"placement": placement, "vrf": vrf})
+        vrf_of = {t.name: t.vrf for t in await self._store.tenants()}
+        found = find_trespasses(node, read, vrf_of)
+        return view.model_copy(update={"placement": placement, "vrf": vrf, "trespass": found})
 
     async def _converging(self, node: Node, operation: str) -> View:
         view = await self._place(node, View(owed=self._owed(node)))
@@ -202,8 +211,15 @@ class Observer:
 
     async def _validating(self, node: Node, operation: str) -> View:
         busy = await self._busy(node)
+        place = await self._place(node, View())
+        if place.unseen or (
+            node.kind is NodeKind.HOST and place.placement is not Placement.MAINTENANCE
+        ):
+            return place
         if owed := self._owed(node):
-            return View(owed=owed)
+            return place.model_copy(update={"owed": owed})
+        # blockers and certificate are about what was just read
+        node = node.model_copy(update={"placement": place.placement, "vrf": place.vrf})
         report = await self._store.report(node.id)
         waiting = await self._fabric.waiting(node, report)
         if waiting is not None:
@@ -240,6 +256,8 @@ class Observer:
             )
         return View(
             inventory=inventory,
+            placement=place.placement,
+            vrf=place.vrf,
             plan=found,
             neighbours_busy=busy,
             selection=selection,

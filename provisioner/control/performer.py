@@ -16,6 +16,7 @@ from provisioner.control.disruptions import Disruptions
 from provisioner.control.mender import Mender
 from provisioner.control.observer import Observer
 from provisioner.control.sanitizing import sanitize
+from provisioner.control.trespasses import Trespasses
 from provisioner.execution.erasure import Eraser
 from provisioner.execution.executor import Executor
 from provisioner.execution.hold import Hold
@@ -28,8 +29,8 @@ from provisioner.model.operation import LedgerEntry
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.plan import Step
 from provisioner.model.standing import Standing
-from provisioner.model.tenant import MAINTENANCE_VRF
-from provisioner.planning import certification
+from provisioner.model.tenant import MAINTENANCE_VRF, PortPlacement
+from provisioner.planning import certification, entitlement
 from provisioner.planning.journey import may_enter
 from provisioner.planning.lifecycle import (
     PASSING,
@@ -71,6 +72,7 @@ class Performer:
         certifier: Certifier,
         mender: Mender | None = None,
         rechecks: Rechecks | None = None,
+        trespasses: Trespasses | None = None,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -83,6 +85,7 @@ class Performer:
         self._eraser = eraser
         self._certifier = certifier
         self._mender = mender
+        self._trespasses = trespasses or Trespasses(store, clock)
         self._disruptions = Disruptions(store, settings.switches_down_percent)
 
     async def perform(self, hold: Hold, node: Node, turn: Turn, view: View | None) -> Problems:
@@ -93,7 +96,7 @@ class Performer:
             case Identify():
                 return await self._identify(hold, node)
             case Fence():
-                return await self._fence(hold, node)
+                return await self._fence(hold, node, turn.trespass)
             case Sanitize():
                 return await sanitize(self._store, self._observer, self._eraser, hold, node)
             case Mend():
@@ -178,9 +181,19 @@ class Performer:
         )
         return ()
 
-    async def _fence(self, hold: Hold, node: Node) -> Problems:
-        """Into the maintenance VRF; the placement is recorded as read back, whatever it is."""
-        if node.placement is Placement.CUSTOMER:
+    async def _fence(
+        self, hold: Hold, node: Node, trespass: Sequence[PortPlacement] = ()
+    ) -> Problems:
+        """Into the maintenance VRF; the placement is recorded as read back, whatever it is.
+
+        A node that stood in a customer's VRF without a handover is fenced without any wait; unless
+        it was a customer's before, the answer is the blocker that it waits with for a person.
+        """
+        if trespass:
+            where = {"placement": node.placement, "vrf": node.vrf}
+            noted = await self._trespasses.note(node, trespass, "its driver")
+            node = noted.model_copy(update=where)
+        if node.placement is Placement.CUSTOMER and not trespass:
             outcome = await self._releases.reclaim(node)
         else:  # nobody knows where it is: the move is the fastest fence
             outcome = await self._tenancy.move(node.ports, MAINTENANCE_VRF)
@@ -197,11 +210,14 @@ class Performer:
                 "placement": Placement.MAINTENANCE,
                 "vrf": MAINTENANCE_VRF,
                 "fenced_at": self._clock.now(),
+                "taken": False,
             }
         )
         placements = [p.model_dump(mode="json") for p in outcome.placements]
         await self._record_fence(hold, fenced, {"confirmed": True, "placements": placements})
-        return ()
+        if node.state is State.DRAINING or node.taken:
+            return ()  # it was a customer's by our own record, or a person knows of it
+        return entitlement.trespass(trespass)
 
     async def _record_fence(self, hold: Hold, node: Node, detail: dict[str, Any]) -> None:
         """Write row and journal; where the row is stale, the journal still keeps what was done."""

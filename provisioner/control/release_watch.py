@@ -124,6 +124,10 @@ class ReleaseWatch:
         elif node.id in self._alerted:
             await self._tell(node, [])
 
+    async def take_back(self, node: Node, why: Sequence[Blocker]) -> None:
+        """Have a node taken back of which a port stands in another customer's network."""
+        await self._take_back(node, why, mixed=True)
+
     async def _take_back(self, node: Node, why: Sequence[Blocker], *, mixed: bool) -> None:
         """Fence, erase and prove it anew; it stays its tenant's. `mixed`: nobody knows where it is.
 

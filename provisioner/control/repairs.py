@@ -18,7 +18,7 @@ from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning import alerts as alert_rules
 from provisioner.planning import case_joining as joining
 from provisioner.planning import case_policy as policy
-from provisioner.planning import parts, remedies
+from provisioner.planning import entitlement, parts, remedies
 from provisioner.planning.journey import may_enter
 from provisioner.planning.requests import reclaim
 from provisioner.ports import AlertBook, Clock, StaleWrite, Store
@@ -80,6 +80,19 @@ class Repairs:
     # --- opening
 
     async def _open(self, node: Node, standing: Sequence[Alert]) -> None:
+        if found := entitlement.trespasses_of(node):
+            # people find out whose hand it was; nothing is wrong with the node itself
+            nobodys = node.model_copy(update={"tenant": ""})
+            words = str(found[0])
+            await self.desk.open(
+                nobodys,
+                Origin.WORK,
+                words,
+                "provisioner",
+                service=Service.KEEP,
+                work=found[0].unblock,
+            )
+            return
         if node.state is State.QUARANTINED and policy.faulty(node, self._settings.remedies_max):
             first = node.blockers[0]
             checked = first.reason in (Reason.CHECK_FAILED, Reason.CABLING, Reason.FABRIC)
@@ -87,6 +100,12 @@ class Repairs:
             await self.desk.open(node, origin, str(first), "provisioner")
             return
         if node.state not in (State.RELEASED, State.CERTIFIED):
+            return
+        drains = node.state is State.RELEASED and self._settings.certificate_lapsed == "drain"
+        if drains and (lapsed := policy.lapsed_alerts(standing)):
+            words = f"{lapsed[0].message}; it is proved anew"
+            drain = Service.DRAIN  # with its notice: a date never cuts a tenant off
+            await self.desk.open(node, Origin.WORK, words, "provisioner", service=drain)
             return
         opening = policy.opening_alerts(standing)
         if opening:

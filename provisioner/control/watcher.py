@@ -237,7 +237,8 @@ class Watcher:
         limit_s = self._settings.watch_silent_s
         level["watch.silent"] = watch_rules.silent(heard, turns.began_at, now, limit_s)
         certificate = await self._store.certificate(node.certificate) if node.certificate else None
-        level["watch.age"] = watch_rules.certificate_age(certificate, now)
+        revoked = certificate is not None and await self._store.revoked(certificate.id)
+        level["watch.age"] = watch_rules.certificate_age(certificate, now, revoked=revoked)
         if await self.keeper.level(node.id, level):
             await self.keeper.consider(node)
 

@@ -8,11 +8,20 @@ looking; doing it again is harmless. Nothing is kept in memory that matters.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from provisioner.execution.leaf_line import LeafLine, Lookup, Refused, Views, places, views
+from provisioner.execution.leaf_line import (
+    LeafLine,
+    Lookup,
+    Refused,
+    TenantPort,
+    Views,
+    places,
+    read_tenant_ports,
+    views,
+)
 from provisioner.execution.leaf_turns import turn
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.ports import Clock, Malformed, PortError, SwitchTransport
@@ -95,6 +104,13 @@ class Leaf:
         """
         try:
             return await views(self._line, interfaces)
+        except (PortError, Refused) as problem:
+            return self._line.blocker(problem)
+
+    async def tenant_ports(self, site_vrfs: Collection[str]) -> Mapping[str, TenantPort] | Blocker:
+        """Return every port of the leaf that is, or will be, in a VRF not in `site_vrfs`."""
+        try:
+            return await read_tenant_ports(self._line, site_vrfs)
         except (PortError, Refused) as problem:
             return self._line.blocker(problem)
 

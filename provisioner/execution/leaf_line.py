@@ -8,7 +8,7 @@ saved is undone by the next reboot. A port is settled only where all of these ag
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from provisioner.execution.once import blocked
@@ -21,6 +21,7 @@ REQUEST_S = 30.0
 # A switch's address is looked up again after this: its credential may have been changed.
 ADDRESS_S = 10.0
 ONE_BY_ONE = 2  # ports; more of them are read with the whole collection
+INTERFACES_MAX = 8192  # of one leaf: ports, breakouts and what is built on them
 
 Lookup = Callable[[], Awaitable[SwitchAddress | Blocker]]
 Views = Mapping[str, frozenset[str]]  # port -> every VRF that it is or will be in
@@ -128,6 +129,39 @@ async def places(
         for interface, place in seen.items():
             found[interface].add(place)
     return {interface: frozenset(seen) for interface, seen in found.items()}
+
+
+class TenantPort(NamedTuple):
+    """A port that stands in VRFs other than the site's, or will by itself."""
+
+    vrfs: frozenset[str]
+    addresses: tuple[str, ...]
+
+
+async def read_tenant_ports(line: LeafLine, site_vrfs: Collection[str]) -> dict[str, TenantPort]:
+    """Return every port of the leaf that is, or will be by itself, in a VRF not in `site_vrfs`.
+
+    The same trees as for `places`, each read whole: whoever asks for all ports of a leaf, and not
+    for those of one node, also sees the ports that nobody owns.
+    """
+    listed = cumulus.read_revisions(await line.get(cumulus.REVISIONS_PATH))
+    if listed is None:
+        raise Refused(Reason.MALFORMED, "no readable list of revisions")
+    coming = sorted(name for name, state in listed.items() if state.sent)
+    found: dict[str, TenantPort] = {}
+    for tree in (*coming, "applied", "startup", "operational"):
+        answer = await line.get(cumulus.interfaces_path(tree))
+        if not isinstance(answer, dict) or len(answer) > INTERFACES_MAX:
+            raise Refused(Reason.MALFORMED, f"no readable interfaces ({tree})")
+        for name, entry in answer.items():
+            vrf = cumulus.read_vrf(entry)
+            if vrf is None:
+                raise Refused(Reason.MALFORMED, f"{name[:40]}: no readable state ({tree})")
+            if vrf not in site_vrfs:
+                before = found.get(name, TenantPort(frozenset(), ()))
+                addresses = cumulus.read_addresses(entry)
+                found[name] = TenantPort(before.vrfs | {vrf}, addresses or before.addresses)
+    return found
 
 
 async def _places(line: LeafLine, interfaces: Sequence[str], tree: str) -> dict[str, Place]:

@@ -8,9 +8,10 @@ half a customer's on purpose. What is answered was read back, whatever was asked
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from provisioner.execution.leaf import Objections
+from provisioner.execution.leaf_line import TenantPort
 from provisioner.execution.tenancy import MoveOutcome, Tenancy
 from provisioner.model.leaf_state import LeafState
 from provisioner.model.location import Port
@@ -45,6 +46,16 @@ class PartitionTenancy(Tenancy):
         if isinstance(where, Blocker):
             return where
         return (*found, *_placements(guids, where))
+
+    async def tenant_ports(
+        self, switch: str, site_vrfs: Collection[str]
+    ) -> Mapping[str, TenantPort] | Blocker:
+        """Return every port of one Ethernet leaf that is, or will be, in another VRF."""
+        return await self._leaves_only.tenant_ports(switch, site_vrfs)
+
+    async def fence(self, ports: Sequence[Port]) -> MoveOutcome:
+        """Bring ports of Ethernet leaves into the maintenance VRF."""
+        return await self._leaves_only.fence(_parted(ports)[0])
 
     async def look(self, ports: Sequence[Port]) -> dict[str, LeafState] | Blocker:
         """What the leaves of the Ethernet ports say; UFM has no such gate."""

@@ -11,11 +11,11 @@ Only the reconciler's performer and observer reach this.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from provisioner.execution.leaf import Leaf, LeafOutcome, Objections, Routes
-from provisioner.execution.leaf_line import LeafLine, Lookup
+from provisioner.execution.leaf_line import LeafLine, Lookup, TenantPort
 from provisioner.execution.release_look import LeafLook
 from provisioner.execution.work import Site
 from provisioner.model.leaf_state import LeafState
@@ -70,6 +70,12 @@ class Tenancy:
                 for vrf in sorted(found)
             ]
         return tuple(placements)
+
+    async def tenant_ports(
+        self, switch: str, site_vrfs: Collection[str]
+    ) -> Mapping[str, TenantPort] | Blocker:
+        """Return every port of one leaf that is, or will be, in a VRF not in `site_vrfs`."""
+        return await self._leaf(switch).tenant_ports(site_vrfs)
 
     async def look(self, ports: Sequence[Port]) -> dict[str, LeafState] | Blocker:
         """All that the gate of a release judges, of every leaf of these ports, read now."""
@@ -177,6 +183,10 @@ class Tenancy:
         if not blockers and look_for_leaks:
             blockers += await self._leaks(ports, prefixes, vrf)
         return MoveOutcome(placements, tuple(revisions), tuple(blockers), persisted=not blockers)
+
+    async def fence(self, ports: Sequence[Port]) -> MoveOutcome:
+        """Bring ports of leaves into the maintenance VRF, and prove where they are."""
+        return await self.move(ports, MAINTENANCE_VRF, look_for_leaks=False)
 
     async def _moved(
         self, ports: Sequence[Port], vrf: str, objections: Objections | None

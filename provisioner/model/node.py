@@ -76,6 +76,7 @@ class Node(Record):
     tenant: str = ""  # tenant that the node is allocated to; "" while it is nobody's
     served: str = ""  # tenant whose data may still be in it; "" once it is sanitized
     fenced_at: float = 0.0  # when it was last proved to be back in the maintenance VRF
+    taken: bool = False  # a person gave its ports to us, whichever network they stand in
     boots: Boots = Boots.SYSTEM
     erasure: str = ""  # digest of the last erasure report, in the evidence table
     os_disk: str = ""  # serial or WWN of the disk for its system; "": chosen by rule

@@ -64,6 +64,7 @@ class Reason(StrEnum):
     CERTIFICATE_EXPIRED = "certificate_expired"
     CERTIFICATE_INVALID = "certificate_invalid"
     NOT_SANITIZED = "not_sanitized"  # something may still hold a former tenant's data
+    TRESPASS = "trespass"  # a port stands in a network that nobody recorded a handover to
     ISOLATION = "isolation"  # a port is not where it must be, or a leak was seen
     FABRIC = "fabric"  # a leaf, or its way to other leaves, fails in tests among nodes
     SWITCH_REFUSED = "switch_refused"  # a switch did not apply a change

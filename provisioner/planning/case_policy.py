@@ -17,6 +17,7 @@ from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.outcome import Reason
 from provisioner.planning.lifecycle import PASSING
 from provisioner.planning.parts import parts_of
+from provisioner.planning.watch_rules import LAPSED
 
 C = Classification
 # what a repair can do something about; a plan that has no path is the matrix's fault, not a part's
@@ -180,6 +181,15 @@ def opening_alerts(alerts: Iterable[Alert]) -> tuple[Alert, ...]:
     """Those that open a case, gravest first; `alerts` are those that have an effect."""
     found = [a for a in alerts if a.active and set(a.classifications) & _OPENING]
     return tuple(sorted(found, key=lambda a: (C.FATAL_EVENT not in a.classifications, a.id)))
+
+
+def lapsed_alerts(alerts: Iterable[Alert]) -> tuple[Alert, ...]:
+    """Return the alerts that a serving node has no valid certificate any more."""
+    return tuple(
+        a
+        for a in alerts
+        if a.active and C.CERTIFICATE_AGE in a.classifications and a.message in LAPSED
+    )
 
 
 def faults_of(

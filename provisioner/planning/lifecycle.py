@@ -16,6 +16,7 @@ from provisioner.model.inventory import Inventory
 from provisioner.model.node import Node, NodeKind, Placement, State
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.plan import Plan, Step
+from provisioner.model.tenant import PortPlacement
 from provisioner.planning.fabric_session import proved
 from provisioner.planning.journey import may_enter
 from provisioner.planning.selection import Selection
@@ -47,6 +48,8 @@ class View(Record):
     identified: bool = False  # credentials are ours, DPUs paired, profile chosen
     placement: Placement | None = None  # None: not read in this turn
     vrf: str = ""
+    trespass: tuple[PortPlacement, ...] = ()  # ports in a customer's VRF without a handover
+    foreign: tuple[Blocker, ...] = ()  # why a stranger's ports may not be moved
     plan: Plan | None = None
     selection: Selection | None = None  # which checks what changed asks for
     report: HealthReport | None = None  # only if it judged exactly this inventory and this boot
@@ -76,7 +79,12 @@ class Identify(Record):
 
 
 class Fence(Record):
-    """Bring every port into the maintenance VRF, proved by read-back."""
+    """Bring every port into the maintenance VRF, proved by read-back.
+
+    `trespass`: ports that stand in a customer's VRF without a handover.
+    """
+
+    trespass: tuple[PortPlacement, ...] = ()
 
 
 class Sanitize(Record):
@@ -173,14 +181,16 @@ def _discovered(node: Node, view: View, _poll_s: float) -> Turn:
 
 
 def _intake(node: Node, view: View, _poll_s: float) -> Turn:
+    if view.foreign:  # another system's, or a customer's: it may serve
+        return Enter(state=State.QUARANTINED, why=str(view.foreign[0]), blockers=view.foreign)
     if node.kind is NodeKind.HOST and view.placement is not Placement.MAINTENANCE:
-        return Fence()
+        return Fence(trespass=view.trespass)
     return Enter(state=State.CONVERGING, why="fenced, parts and place as planned")
 
 
 def _converging(node: Node, view: View, poll_s: float) -> Turn:
     if node.kind is NodeKind.HOST and view.placement is not Placement.MAINTENANCE:
-        return Fence()
+        return Fence(trespass=view.trespass)
     if view.owed:
         return Sanitize()
     assert view.plan is not None
@@ -200,6 +210,8 @@ def _converging(node: Node, view: View, poll_s: float) -> Turn:
 
 
 def _validating(node: Node, view: View, poll_s: float) -> Turn:
+    if view.placement not in (None, Placement.MAINTENANCE) and node.kind is NodeKind.HOST:
+        return Fence(trespass=view.trespass)
     if view.owed:
         return Enter(state=State.CONVERGING, why=str(view.owed[0]))
     if view.fabric_wait:
@@ -237,7 +249,8 @@ def _waiting_for_partners(view: View, poll_s: float) -> Turn:
 
 def _certified(node: Node, view: View, poll_s: float) -> Turn:
     if view.placement not in (None, Placement.MAINTENANCE):
-        return Fence()  # a release that was cut short is taken back whole, then begun again
+        # a release that was cut short is taken back whole, then begun again
+        return Fence(trespass=view.trespass)
     if node.served and node.served != node.tenant:
         return Enter(state=State.CONVERGING, why=f"it served {node.served}")
     if view.certificate is None or view.certificate_blockers:
@@ -262,7 +275,7 @@ def _released(node: Node, view: View, _poll_s: float) -> Turn:
 
 def _draining(node: Node, view: View, _poll_s: float) -> Turn:
     if node.kind is NodeKind.HOST and view.placement is not Placement.MAINTENANCE:
-        return Fence()
+        return Fence(trespass=view.trespass)
     if view.repair is not None:  # before it is erased: that boots it, and evidence is gone
         return Enter(state=State.REPAIRING, why="fenced; it has a repair case")
     if view.owed:
@@ -278,6 +291,8 @@ def _resting(node: Node, view: View, _poll_s: float) -> Turn:
 def _repairing(node: Node, view: View, poll_s: float) -> Turn:
     if view.repair is None:
         return _resting(node, view, poll_s)
+    if view.trespass:
+        return Fence(trespass=view.trespass)
     return Rest(why=view.repair) if view.repair else Mend()
 
 

@@ -5,10 +5,11 @@ Drift is about releases and their pins; what changed since a certificate is the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from provisioner.model.base import Record
 from provisioner.model.campaign_row import CampaignRow, ReleasePin
+from provisioner.model.certificate import Certificate
 from provisioner.model.inventory import Inventory
 from provisioner.model.matrix import Matrix
 from provisioner.model.node import Node, State
@@ -46,7 +47,7 @@ class DebtLine(Record):
     version: str
     slots: tuple[str, ...]
     waits_for: str  # an `Activation`, or "?" if the device does not say
-    source: str  # "device", or "ledger" where devices do not show it
+    source: str  # "device", "ledger" where devices do not show it, or "certificate"
 
 
 def drift(
@@ -114,6 +115,35 @@ def debt(
         )
         for (node, kind, version, waits, source), slots in sorted(found.items())
     )
+
+
+def lapsed(
+    nodes: Sequence[Node],
+    certificates: Mapping[str, Certificate],
+    revoked: Collection[str],
+    now: float,
+) -> tuple[DebtLine, ...]:
+    """Return the serving nodes that owe a new certificate. `certificates`: theirs, by node."""
+    found = []
+    for node in nodes:
+        if node.state is not State.RELEASED:
+            continue
+        held = certificates.get(node.id)
+        why = "none"
+        if held is not None:
+            why = "revoked" if held.id in revoked else "expired" if now >= held.expires_at else ""
+        if why:
+            found.append(
+                DebtLine(
+                    node=node.id,
+                    kind="certificate",
+                    version=why,
+                    slots=(),
+                    waits_for="drain",
+                    source="certificate",
+                )
+            )
+    return tuple(found)
 
 
 def _behind(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from provisioner.model.node import Node, Placement, State
+from provisioner.model.node import Node, NodeKind, Placement, State
+from provisioner.planning.entitlement import is_stranger
 from provisioner.planning.journey import may_enter
 
 
@@ -21,6 +22,18 @@ def retry(node: Node, now: float) -> Node | str:
     assert may_enter(repairing, State.DISCOVERED, node.placement)
     # without a profile it counts as not identified: parts and profile are read anew
     return repairing.moved(State.DISCOVERED, now, profile="", **fresh)
+
+
+def take(node: Node, now: float) -> Node | str:
+    """A stranger with its ports given to us, whichever network they stand in; it is tried again."""
+    if node.kind is not NodeKind.HOST:
+        return "it is a switch, which has no ports in a tenant's network"
+    if node.taken:
+        return "its ports were given to the provisioner already"
+    if not is_stranger(node):
+        return "it was taken in already: its ports are the provisioner's to move"
+    given = node.model_copy(update={"taken": True})
+    return retry(given, now) if node.state is State.QUARANTINED else given
 
 
 def reclaim(node: Node, now: float, *, for_repair: bool = False) -> Node | str:

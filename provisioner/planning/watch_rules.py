@@ -119,10 +119,18 @@ def swaps(certificate: Certificate, seen: Inventory) -> tuple[Found, ...]:
     return tuple(found[:ITEMS_MAX])
 
 
-def certificate_age(certificate: Certificate | None, now: float) -> tuple[Found, ...]:
-    """That the certificate expires soon, has expired, or is not there at all."""
+LAPSED = frozenset({"it serves without a certificate", "its certificate has expired",
+                    "its certificate was revoked"})  # fmt: skip
+
+
+def certificate_age(
+    certificate: Certificate | None, now: float, *, revoked: bool = False
+) -> tuple[Found, ...]:
+    """That the certificate expires soon, has expired, was revoked, or is not there at all."""
     if certificate is None:
         words = "it serves without a certificate"
+    elif revoked:
+        words = "its certificate was revoked"
     elif now >= certificate.expires_at:
         words = "its certificate has expired"
     elif certificate.expires_at - now < EXPIRES_SOON_S:

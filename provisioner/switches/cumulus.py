@@ -236,6 +236,13 @@ def read_vrf(interface: Any) -> str | None:
     return vrf if isinstance(vrf, str) else None
 
 
+def read_addresses(interface: Any) -> tuple[str, ...]:
+    """Addresses of one interface, with their lengths; () if it shows none."""
+    ip = interface.get("ip") if isinstance(interface, dict) else None
+    address = ip.get("address") if isinstance(ip, dict) else None
+    return tuple(str(a) for a in address)[:64] if isinstance(address, dict) else ()
+
+
 def read_denied(interface: Any) -> bool:
     """Whether one of our filters is on this port."""
     bound = interface.get("acl") if isinstance(interface, dict) else None

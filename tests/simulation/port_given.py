@@ -11,16 +11,17 @@ from provisioner.control.observer import Observer
 from provisioner.execution.hold import Hold
 from provisioner.execution.tenancy import Tenancy
 from provisioner.model.certificate import Certificate
+from provisioner.model.erasure import ErasurePolicy, ErasureReport
 from provisioner.model.health import HealthReport
 from provisioner.model.inventory import Inventory
 from provisioner.model.node import Node, Placement, State
 from provisioner.model.outcome import Blocker
 from provisioner.model.plan import Plan
-from provisioner.planning import certification
+from provisioner.planning import certification, erasure
 from provisioner.planning.lifecycle import View
-from provisioner.planning.port_isolation import placement_of
 from provisioner.ports import Secret
 
+POLICY = ErasurePolicy(required=())
 TENANTS = {"red": "RED", "blue": "BLUE"}
 
 
@@ -64,18 +65,17 @@ class Hosts:
     async def observe(self, node: Node, operation: str) -> View:
         """As the daemon's observer does: ports are read anew, and never in `released`."""
         plan = Plan(node=node.id, release=node.release, profile=node.profile)
-        if node.state in (State.VALIDATING, State.RELEASED, State.QUARANTINED):
-            report = HealthReport(
-                node=node.id, inventory_digest="", started_at=0, ended_at=0, results=()
-            )
+        report = HealthReport(
+            node=node.id, inventory_digest="", started_at=0, ended_at=0, results=()
+        )
+        if node.state in (State.RELEASED, State.QUARANTINED):
             return View(plan=plan, report=report)
-        read = await self._tenancy.read(node.ports)
-        if isinstance(read, Blocker):
-            return View(unseen=(read,))
-        placement, vrf = placement_of(node.ports, read)
-        view = View(plan=plan, placement=placement, vrf=vrf)
-        if node.state is not State.CERTIFIED or placement is not Placement.MAINTENANCE:
+        view = await self._observer._place(node, View(plan=plan))
+        if view.unseen or view.foreign or view.placement is not Placement.MAINTENANCE:
             return view
+        if node.state is not State.CERTIFIED:
+            owed = erasure.owed(node, POLICY)
+            return view.model_copy(update={"owed": owed, "report": report})
         store = self._soak.store
         certificate = await store.certificate(node.certificate)
         assert certificate is not None
@@ -90,8 +90,12 @@ class Hosts:
         told = {"certificate": certificate, "certificate_blockers": problems}
         return view.model_copy(update={**told, "tenant_vrf": TENANTS.get(node.tenant, "")})
 
+    def disks_of(self, node: Node) -> int:
+        """The profile does not say."""
+        return 0
+
     async def certify(self, hold: Hold, node: Node, view: View) -> tuple[Blocker, ...]:
-        """A new certificate for what is always there; the host counts as erased."""
+        """A new certificate for what is there now."""
         soak = self._soak
         soak.issued += 1
         now = soak.clock.now()
@@ -114,13 +118,28 @@ class Hosts:
         soak.truth.certificates[certificate.id] = Issued(
             node.id, soak.truth.drives[node.id], certificate.expires_at
         )
-        changes = {"certificate": certificate.id, "served": "", "tenant": ""}
+        changes = {"certificate": certificate.id, "tenant": ""}
         await hold.record(
             node=node.moved(State.CERTIFIED, now, **changes),
             certificate=certificate,
             inventory=soak.inventory(node.id),
         )
         return ()
+
+
+class GivenEraser:
+    """Erases at once; the truth's keeper hears of it."""
+
+    def __init__(self, soak: Any) -> None:
+        self._soak, self.policy = soak, POLICY
+
+    async def erase(
+        self, _hold: Hold, node: Node, _inventory: Inventory, _disks: int
+    ) -> tuple[Node, ErasureReport]:
+        now = self._soak.clock.now()
+        times = {"fenced_at": node.fenced_at, "started_at": now, "ended_at": now}
+        self._soak.truth.erased(node.id)
+        return node, ErasureReport(node=node.id, tenant=node.served, **times)
 
 
 class WatchedStore:

@@ -14,17 +14,19 @@ arrive, turns and polls are counted apart, and are no steps.
 from __future__ import annotations
 
 import asyncio
+import copy
 from collections.abc import Mapping
 from typing import Any
 
 from port_given import TENANTS
 from port_truth import MAINTENANCE, Violated
-from port_world import PortWorld
+from port_world import WATCH_S, PortWorld
 
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.operation import OperationStatus
 from provisioner.model.tenant import Tenant
 from provisioner.planning import requests
+from provisioner.ports import StaleWrite
 from provisioner.store.master_key import MasterKey
 from provisioner.store.signing_rows import open_signer
 
@@ -42,6 +44,9 @@ ACTS = {  # what chance does, and how often against the others
     "leak ends": 4,
     "left revision": 4,
     "stale revision": 4,
+    "foreign hand": 5,
+    "keep configuration": 3,
+    "restore configuration": 2,
 }
 
 
@@ -62,6 +67,7 @@ class Soak(PortWorld):
                 self.last = act
                 self.count(act)
             await self._reap()
+            await self._schedule()
             self.truth.look()
             self.truth.judge()
         await self._rest()
@@ -83,6 +89,7 @@ class Soak(PortWorld):
 
     async def close(self) -> None:
         """Stop writing."""
+        await self._stop_watching()
         await self.tenancy.close()
         await self.store.close()
 
@@ -93,12 +100,17 @@ class Soak(PortWorld):
         for switch in self.switches.values():
             switch.leaks.clear()
         until = self.clock.now() + RESTS_WITHIN_S
-        while self.driving:
+        quiet_at = self.clock.now() + 4 * WATCH_S  # what nobody drives, the watch must find
+        while self.driving or self.clock.now() < quiet_at:
             if self.clock.now() > until:
                 raise Violated(f"no rest within {RESTS_WITHIN_S} s: {sorted(self.driving)}")
             await self.clock.sleep(5.0)
             await self._reap()
+            await self._schedule()
+            if self.driving:
+                quiet_at = self.clock.now() + 4 * WATCH_S
         self.advance()
+        self.truth.hands.clear()  # nothing of a foreign hand's is left anywhere
         for node in self.hosts:
             self.truth.at_rest(node.id)
         self.truth.judge()
@@ -116,6 +128,25 @@ class Soak(PortWorld):
     def _drive(self, operation: Any) -> None:
         task = asyncio.create_task(self.reconciler.drive(operation.id), name=operation.id)
         self.driving[operation.node] = task
+
+    async def submit(self, operation: str) -> None:
+        """As the engine does."""
+        self._drive(await self.store.operation(operation))
+
+    async def _schedule(self) -> None:
+        """As the scheduler does: a node that was taken back by a daemon which died is driven."""
+        for node in self.hosts:
+            if node.id not in self.driving and self.truth.rows[node.id].state == "draining":
+                await self._operation(node.id)
+
+    async def _stop_watching(self) -> None:
+        for task in self.watching:
+            task.cancel()
+        ended = await asyncio.gather(*self.watching, return_exceptions=True)
+        self.watching.clear()
+        for problem in ended:
+            if isinstance(problem, Exception):
+                raise problem
 
     async def _reap(self) -> None:
         """Operations that have ended: whoever rests is known."""
@@ -143,8 +174,7 @@ class Soak(PortWorld):
         if node is None:
             return False
         tenant = self.rng.choice(list(TENANTS))
-        await self.store.save_node(node.model_copy(update={"tenant": tenant}))
-        return await self._operation(node.id)
+        return await self._asked(node.model_copy(update={"tenant": tenant}))
 
     async def _reclaim(self) -> bool:
         node = await self._idle(State.RELEASED)
@@ -152,8 +182,7 @@ class Soak(PortWorld):
             return False
         asked = requests.reclaim(node, self.clock.now())
         assert isinstance(asked, Node)
-        await self.store.save_node(asked)
-        return await self._operation(node.id)
+        return await self._asked(asked)
 
     async def _retry(self) -> bool:
         node = await self._idle(State.QUARANTINED)
@@ -161,7 +190,14 @@ class Soak(PortWorld):
             return False
         asked = requests.retry(node, self.clock.now())
         assert isinstance(asked, Node), asked
-        await self.store.save_node(asked)
+        return await self._asked(asked)
+
+    async def _asked(self, node: Node) -> bool:
+        """A row as a person wants it; the watch may have been faster."""
+        try:
+            await self.store.save_node(node)
+        except StaleWrite:
+            return False
         return await self._operation(node.id)
 
     async def _withdraw(self) -> bool:
@@ -174,8 +210,8 @@ class Soak(PortWorld):
         stored = await self.store.node(node.id)
         if row.state == "released" and node.id not in self.driving:
             asked = requests.reclaim(stored, self.clock.now())
-            await self.store.save_node(asked)
-            await self._operation(node.id)
+            if isinstance(asked, Node):
+                await self._asked(asked)
         return True
 
     async def _hot_swap(self) -> bool:
@@ -191,8 +227,11 @@ class Soak(PortWorld):
             task.cancel()
         await asyncio.gather(*self.driving.values(), return_exceptions=True)
         self.driving.clear()
+        await self._stop_watching()
         await self.tenancy.close()
-        await self.clock.sleep(self.rng.choice((0.0, 0.5, 3.0, 60.0)))
+        away_s = self.rng.choice((0.0, 0.5, 3.0, 60.0))
+        self.truth.hindered(away_s + WATCH_S)  # the successor's first looks are spread
+        await self.clock.sleep(away_s)
         self.advance()
         self._start()
         for operation in await self.store.active_operations():
@@ -201,12 +240,59 @@ class Soak(PortWorld):
         return True
 
     async def _reboot(self) -> bool:
-        self.switches[self._leaf()].reboot(self.clock.now())
+        await self._restart(self._leaf())
         return True
 
+    async def _restart(self, leaf: str) -> None:
+        switch = self.switches[leaf]
+        switch.reboot(self.clock.now())
+        self.truth.hindered(switch.down_until - self.clock.now() + WATCH_S, leaf)
+
     async def _cut_off(self) -> bool:
-        self.cut[self._leaf()] = self.clock.now() + self.rng.expovariate(1 / 20.0)
+        leaf, seconds = self._leaf(), self.rng.expovariate(1 / 20.0)
+        self.cut[leaf] = self.clock.now() + seconds
+        self.truth.hindered(seconds + WATCH_S, leaf)
         return True
+
+    async def _foreign_hand(self) -> bool:
+        """A person puts a port into a customer's network, and saves it or not."""
+        leaf, interface = self._leaf(), f"swp{self.rng.randrange(len(self.hosts)) + 1}"
+        vrf, switch = self.rng.choice(list(TENANTS.values())), self.switches[leaf]
+        if not switch.up(self.clock.now()) or not self._all_fenced_once():
+            return False
+        self.truth.hand(leaf, interface, vrf)
+        self.truth.disturbed[f"node-{int(interface.removeprefix('swp')) - 1}"] = self.clock.now()
+        revision = switch.new_revision()
+        revision.changes.append(((), {"interface": {interface: {"ip": {"vrf": vrf}}}}))
+        switch.apply(revision, self.clock.now())
+        return True
+
+    async def _keep_configuration(self) -> bool:
+        """Somebody keeps a copy of what a leaf starts with."""
+        if not self._all_fenced_once():
+            return False
+        leaf = self._leaf()
+        self.kept[leaf] = copy.deepcopy(self.switches[leaf].startup)
+        return True
+
+    async def _restore_configuration(self) -> bool:
+        """... and the leaf comes back with it: after an RMA, or by a person who rolls back."""
+        leaf = self._leaf()
+        if leaf not in self.kept:
+            return False
+        old = self.kept.pop(leaf)
+        for number, node in enumerate(self.hosts):
+            vrf = old["interface"][f"swp{number + 1}"].get("ip", {}).get("vrf", "default")
+            if vrf in TENANTS.values():
+                self.truth.hand(leaf, f"swp{number + 1}", vrf)
+            self.truth.disturbed[node.id] = self.clock.now()
+        self.switches[leaf].startup = old
+        await self._restart(leaf)
+        return True
+
+    def _all_fenced_once(self) -> bool:
+        """Whether every host is ours: a stranger's ports are nobody's to fence."""
+        return all(self.truth.rows[n.id].placement != "none" for n in self.hosts)
 
     async def _leak(self) -> bool:
         leaf, _, prefix = self.rng.choice(self.truth.ports[self.rng.choice(self.hosts).id])

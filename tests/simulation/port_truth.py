@@ -19,6 +19,11 @@ READING_S = 8.0
 # A revision that was sent before a certificate lapsed takes its course: its requests, others'
 # revisions on the same leaf before it, and the time until forwarding follows.
 REVISION_S = 25.0
+# A port in a customer's VRF by a foreign hand is out of it within this: two looks at its leaf, of
+# which one may be lost, and a revision behind others. Times in which a leaf gives no answer, or no
+# daemon runs, are added (`hindered`).
+FENCE_S = 240.0
+NOTICE_S = 60.0  # what was in there for longer was seen: an erasure is owed
 
 
 class Violated(AssertionError):
@@ -62,6 +67,11 @@ class PortTruth:
     leaked_at: dict[tuple[str, str], float] = field(default_factory=dict)  # (leaf, prefix)
     # node -> when somebody else last sent a revision that fences a port of it
     disturbed: dict[str, float] = field(default_factory=dict)
+    # (leaf, interface) -> VRF that a foreign hand put it into -> when
+    hands: dict[tuple[str, str], dict[str, float]] = field(default_factory=dict)
+    inside: dict[tuple[str, str], tuple[str, float]] = field(default_factory=dict)  # since when
+    soiled: dict[str, float] = field(default_factory=dict)  # node -> since when it owes an erasure
+    fences_s: list[float] = field(default_factory=list)  # from a foreign hand to the fence
     entered: int = 0  # ports that entered a customer VRF
     checks: int = 0
     broken: list[str] = field(default_factory=list)  # what must never happen, and did
@@ -102,7 +112,11 @@ class PortTruth:
         if node is None:
             return
         there = self.switches[leaf].vrf_of(interface)
-        if there not in ("default", MAINTENANCE):
+        self._left(node, (leaf, interface), there)
+        if self._by_hand(leaf, interface, there):
+            if there not in self._allowed(node, self.rows[node]):
+                self.inside[leaf, interface] = (there, self.now())
+        elif there not in ("default", MAINTENANCE):
             self.entered += 1
             lapsed = self.lapsed_at(self.rows[node].certificate)
             if lapsed is not None and self.now() - lapsed > REVISION_S:
@@ -119,13 +133,47 @@ class PortTruth:
             if lapsed is not None and (not swapped or row.certificate in self.revoked):
                 self._broken(f"{node} was released without a valid certificate")
             self._no_leak(node, row.vrf)
+            if node in self.soiled and self.soiled[node] < self.now() - READING_S:
+                self._broken(f"{node} was released, not erased since it stood elsewhere")
             if self.now() - self.disturbed.get(node, 0.0) > READING_S:
                 self.disturbed.pop(node, None)  # it was before: the release has seen it
         if before is not None and row.placement != before.placement:
             leaving = row.placement == "mixed" and row.state == "certified"
             if leaving and self.lapsed_at(row.certificate) is not None:
                 self._broken(f"{node}: a release was begun without a valid certificate")
+        for leaf, interface, _ in self.ports[node]:
+            vrf, _ = self.inside.get((leaf, interface), ("", 0.0))
+            if vrf in self._allowed(node, row):  # it goes there by right meanwhile
+                del self.inside[leaf, interface]
         self.look_at(node)
+
+    def hand(self, leaf: str, interface: str, vrf: str) -> None:
+        """Somebody else puts a port into a customer's VRF, or will with the leaf's next start."""
+        self.hands.setdefault((leaf, interface), {})[vrf] = self.now()
+
+    def hindered(self, seconds: float, leaf: str = "") -> None:
+        """Nobody can fence anything for so long: on this leaf, or on any."""
+        for (name, _), vrfs in self.hands.items():
+            if leaf in ("", name):
+                vrfs.update({vrf: at + seconds for vrf, at in vrfs.items()})
+
+    def erased(self, node: str) -> None:
+        """The host has nothing of anybody's any more."""
+        self.soiled.pop(node, None)
+
+    def _by_hand(self, leaf: str, interface: str, vrf: str) -> bool:
+        at = self.hands.get((leaf, interface), {}).get(vrf)
+        return at is not None and self.now() - at <= FENCE_S
+
+    def _left(self, node: str, port: tuple[str, str], there: str) -> None:
+        """A port has left a network that a foreign hand had put it into."""
+        vrf, since = self.inside.get(port, ("", 0.0))
+        if not vrf or vrf == there:
+            return
+        del self.inside[port]
+        self.fences_s.append(self.now() - since)
+        if self.now() - since > NOTICE_S:
+            self.soiled[node] = since
 
     # --- what is looked at
 
@@ -145,7 +193,7 @@ class PortTruth:
             switch = self.switches[leaf]
             for name, tree in self._trees(switch, row):
                 there = tree["interface"][interface].get("ip", {}).get("vrf") or "default"
-                if there not in allowed:
+                if there not in allowed and not self._by_hand(leaf, interface, there):
                     self._broken(
                         f"{leaf}/{interface} of {node} is in {there} ({name}), written down is "
                         f"{row.state}, {row.placement} {row.vrf}, tenant {row.tenant}"
@@ -154,6 +202,8 @@ class PortTruth:
     def at_rest(self, node: str) -> None:
         """Nobody works on this node: every port is known, and in one VRF whatever is asked."""
         row = self.rows[node]
+        if row.state == "draining":
+            return  # somebody has asked for it again meanwhile
         if row.placement not in ("maintenance", "customer"):
             self._broken(f"{node} rests as {row.state}, and its ports are {row.placement}")
         self.look_at(node)
@@ -165,7 +215,8 @@ class PortTruth:
             fenced = row.state == "draining" or node in self.disturbed
             return {row.vrf, MAINTENANCE} if fenced else {row.vrf}
         if row.placement == "mixed":
-            theirs = {self.vrf_of[t] for t in (row.tenant, row.served) if t}
+            names = {row.tenant, *row.served.split(", ")}
+            theirs = {vrf for tenant, vrf in self.vrf_of.items() if tenant in names}
             return {MAINTENANCE, *theirs}
         return {"default", MAINTENANCE}  # just cabled
 

@@ -8,15 +8,19 @@ import ipaddress
 import json
 import random
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from port_given import TENANTS, Credentials, Hosts, WatchedStore
+from port_given import TENANTS, Credentials, GivenEraser, Hosts, WatchedStore
 from port_truth import MAINTENANCE, PortTruth, Row
 from virtual_time import VirtualClock
 
+from provisioner.control.leaf_watch import LeafWatch
 from provisioner.control.performer import Performer
 from provisioner.control.reconciler import Reconciler
+from provisioner.control.release_watch import ReleaseWatch
+from provisioner.control.trespasses import Trespasses
 from provisioner.execution.reach import Reach
 from provisioner.execution.tenancy import Tenancy
 from provisioner.execution.work import Site as Effects
@@ -31,6 +35,7 @@ from provisioner.sim.switch import Neighbour, Switch, SwitchDurations
 from provisioner.store import open_store
 
 LEAVES = 2
+WATCH_S = 30.0
 # One way. A few times only, so that what is sent together often arrives together: a turn of the
 # event loop costs as much as a request, and thousands of them took half of the soak's time.
 WIRE_S = (0.01, 0.04, 0.1, 0.2)
@@ -96,8 +101,15 @@ class Wire:
 class PortWorld:
     """A few leaves and nodes, a store, and the reconciler with all that it needs for ports."""
 
-    def __init__(self, seed: int, nodes: int = 4, pace_s: float = 4.0) -> None:
-        self.seed, self.pace_s = seed, pace_s
+    def __init__(
+        self,
+        seed: int,
+        nodes: int = 4,
+        pace_s: float = 4.0,
+        sabotage: Callable[[PortWorld], None] = lambda _world: None,
+    ) -> None:
+        """`sabotage` spoils each daemon before it begins: the truth's keeper has to see it."""
+        self.seed, self.pace_s, self.sabotage = seed, pace_s, sabotage
         self.rng = random.Random(f"ports {seed}")
         self.clock = VirtualClock()
         self.schedule = Schedule()
@@ -107,6 +119,7 @@ class PortWorld:
         self.switches: dict[str, Switch] = {}
         self.cut: dict[str, float] = {}  # leaf -> when it answers again
         self.left: list[tuple[str, str]] = []  # (leaf, revision) of somebody else
+        self.kept: dict[str, Any] = {}  # leaf -> a copy of what it started with
         self.last = ""  # what chance did last, for people
         durations = SwitchDurations(reboot_s=20.0)
         for number in range(LEAVES):
@@ -147,10 +160,12 @@ class PortWorld:
             retry_s=2.0,
             retry_max_s=30.0,
             release_settle_s=15.0,
+            watch_ports_s=WATCH_S,
             release_probes="off",  # no hosts here: what packets do is tried in tests/fabric
         )
         self.store: Any = WatchedStore(open_store(":memory:", inline=True), self)
         self.driving: dict[str, asyncio.Task[None]] = {}
+        self.watching: list[asyncio.Task[None]] = []
 
     def _host(self, number: int) -> Node:
         ports = []
@@ -206,6 +221,10 @@ class PortWorld:
         )
         self.truth.row_written(node.id, row)
 
+    async def submit(self, operation: str) -> None:
+        """As the engine does."""
+        raise NotImplementedError
+
     def _start(self) -> None:
         effects = Effects(
             clock=self.clock,
@@ -218,6 +237,9 @@ class PortWorld:
         )
         self.tenancy = Tenancy(effects, self.store)
         hosts: Any = Hosts(self, self.tenancy)
+        eraser: Any = GivenEraser(self)
+        trespasses = Trespasses(self.store, self.clock)
+        self.given, self.trespasses = hosts, trespasses
         nobody: Any = None  # asked for nothing in these states
         performer = Performer(
             self.store,
@@ -227,7 +249,13 @@ class PortWorld:
             identifier=nobody,
             executor=nobody,
             tenancy=self.tenancy,
-            eraser=nobody,
+            eraser=eraser,
             certifier=hosts,
+            trespasses=trespasses,
         )
         self.reconciler = Reconciler(self.store, self.clock, self.settings, hosts, performer)
+        given = (self.store, self.clock, self.settings, self.tenancy)
+        released = ReleaseWatch(*given, self.submit)
+        self.leaf_watch = LeafWatch(*given, trespasses, released.take_back)
+        self.sabotage(self)
+        self.watching = [asyncio.create_task(w.run()) for w in (released, self.leaf_watch)]

@@ -10,13 +10,19 @@ from collections import Counter
 from collections.abc import Callable
 
 import pytest
+from port_given import WatchedStore
 from port_model import Actor, Model
 from port_soak import ACTS, Soak
 from port_truth import Issued, PortTruth, Row, Violated
+from port_world import PortWorld
 from soak_ports import finished
 from virtual_time import run
 
+from provisioner.model.node import Node
+from provisioner.model.outcome import Blocker
+from provisioner.model.standing import Standing
 from provisioner.model.tenant import PortPlacement
+from provisioner.planning import handover
 from provisioner.sim.clock import Schedule
 from provisioner.sim.switch import Switch
 
@@ -60,6 +66,59 @@ def test_a_seed_replays_its_life_exactly() -> None:
         lives.append((soak.steps, soak.wire.requests, soak.truth.rows))
 
     assert lives[0] == lives[1]
+
+
+def watch_no_leaf(world: PortWorld) -> None:
+    """The watch of leaves sees nothing; nodes' own looks remain."""
+
+    async def look(_leaf: str) -> None:
+        return None
+
+    world.leaf_watch.look = look
+
+
+def owe_no_erasure(world: PortWorld) -> None:
+    """A trespass is fenced, and nothing is recorded of it."""
+
+    async def note(node: Node, _found: object, _seen_by: str) -> Node:
+        return await world.store.node(node.id)
+
+    world.trespasses.note = note
+
+
+def ask_no_standing(world: PortWorld) -> None:
+    """A release goes on whatever becomes of its certificate."""
+
+    async def objections(_node: Node, _vrf: str) -> tuple[Blocker, ...]:
+        return ()
+
+    async def standing(node: Node, vrf: str) -> Standing:
+        return handover.standing_of(node, world.inventory(node.id), vrf)
+
+    async def record(operation: object, **given: object) -> object:
+        return await WatchedStore.record(world.store, operation, **{**given, "standing": None})
+
+    world.given.objections, world.given.standing = objections, standing
+    world.store.record = record
+
+
+@pytest.mark.parametrize(
+    ("sabotage", "words"),
+    [
+        (watch_no_leaf, "is in (RED|BLUE)"),
+        (owe_no_erasure, "not erased since it stood elsewhere"),
+        (ask_no_standing, "without a valid certificate|has no valid certificate"),
+    ],
+)
+def test_a_daemon_that_was_spoilt_is_caught(
+    sabotage: Callable[[PortWorld], None], words: str
+) -> None:
+    def live() -> None:
+        for seed in range(40):
+            run(Soak(seed, sabotage=sabotage).live(170))
+
+    with pytest.raises(Violated, match=words):
+        live()
 
 
 @pytest.fixture

@@ -199,3 +199,11 @@ def test_rates_are_of_one_boot_and_never_negative():
 )  # fmt: skip
 def test_counters_of_metric_reports_tell_by_their_growth(before, after, ids):
     assert [f.id for f in watch_rules.fatal_growth(before, after)] == ids
+
+
+def test_a_revoked_certificate_of_a_serving_node_is_an_alert_of_its_own():
+    good = certificate(expires_at=NOW + 30 * 86400)
+
+    assert watch_rules.certificate_age(good, NOW) == ()
+    [found] = watch_rules.certificate_age(good, NOW, revoked=True)
+    assert (found.id, found.message) == ("CertificateAge", "its certificate was revoked")

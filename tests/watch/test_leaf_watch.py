@@ -1,0 +1,292 @@
+"""The watch of leaves: ports in a customer's network that no row entitles."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from leaf_rig import Rig
+
+from provisioner.control.leaf_watch import LeafWatch
+from provisioner.control.release_watch import ReleaseWatch
+from provisioner.control.trespasses import Trespasses
+from provisioner.model.node import Node, Placement, State
+from provisioner.model.outcome import Reason
+from provisioner.model.tenant import Outside, Tenant
+from provisioner.sim.switch import Neighbour
+from provisioner.store.alert_rows import AlertRows
+
+A = "su0-n00"
+SPARE = "swp60"  # a port that no node owns
+
+
+class Bench:
+    """A site of fenced nodes, and the watch of its leaves."""
+
+    def __init__(self, rig: Rig) -> None:
+        self.rig, self.store = rig, rig.store
+        self.submitted: list[str] = []
+        self.book = AlertRows(rig.store)
+        settings = rig.effects.settings
+        given = (rig.store, rig.clock, settings, rig.tenancy)
+        back = ReleaseWatch(*given, self._submit)
+        self.trespasses = Trespasses(rig.store, rig.clock, self.book)
+        self.watch = LeafWatch(*given, self.trespasses, back.take_back)
+        self.port = rig.nodes[A].ports[0]
+        self.leaf = rig.site.switches[self.port.switch]
+
+    async def _submit(self, operation: str) -> None:
+        self.submitted.append(operation)
+
+    async def node(self, **changes: Any) -> Node:
+        """The node with these changes to its row."""
+        stored = await self.store.node(A)
+        told = {"placement": Placement.MAINTENANCE, "vrf": "MAINT", "fenced_at": 1.0, **changes}
+        return await self.store.save_node(stored.model_copy(update=told))
+
+    def put(self, vrf: str, interface: str = "", trees: tuple[str, ...] = ()) -> None:
+        """A foreign hand moves a port, in all trees of its leaf or in these."""
+        for name in trees or ("operational", "applied", "startup"):
+            entry = getattr(self.leaf, name)["interface"][interface or self.port.interface]
+            entry.setdefault("ip", {})["vrf"] = vrf
+
+    async def look(self) -> None:
+        """One look at the leaf, by rows as they are."""
+        self.watch._owners.take(await self.store.nodes())
+        self.watch._due[self.leaf.name] = 0.0
+        await self.watch.look(self.leaf.name)
+        self.rig.site.advance()
+
+    def vrf(self, interface: str = "") -> str:
+        name = interface or self.port.interface
+        trees = (self.leaf.operational, self.leaf.applied, self.leaf.startup)
+        return " ".join(sorted({t["interface"][name]["ip"].get("vrf", "") for t in trees}))
+
+    async def rows(self) -> list[tuple[str, str]]:
+        """(kind, node) of what the journal has of trespasses."""
+        found = await self.store.journal_rows(0, 1000)
+        return [(r["kind"], r["node"]) for r in found if r["kind"] in ("trespass", "fence")]
+
+    async def alerts(self, node: str) -> list[str]:
+        return [f"{a.id} {a.target}" for a in await self.book.alerts(node) if a.active]
+
+
+def play(scenario: Callable[[Bench], Awaitable[Any]], **settings: Any) -> Any:
+    async def main() -> Any:
+        rig = await Rig(**settings).open()
+        try:
+            for name, vrf in (("red", "RED"), ("blue", "BLUE")):
+                await rig.store.put_tenant(Tenant(name=name, vrf=vrf))
+            return await scenario(Bench(rig))
+        finally:
+            await rig.close()
+
+    return asyncio.run(main())
+
+
+@pytest.mark.parametrize("tree", ["operational", "applied", "startup", ""])
+@pytest.mark.parametrize(
+    ("state", "then"),
+    [
+        (State.DISCOVERED, State.QUARANTINED),
+        (State.CONVERGING, State.QUARANTINED),
+        (State.VALIDATING, State.QUARANTINED),
+        (State.CERTIFIED, State.QUARANTINED),
+        (State.QUARANTINED, State.QUARANTINED),
+        (State.REPAIRING, State.REPAIRING),
+        (State.RETIRED, State.RETIRED),
+    ],
+)
+def test_a_port_of_a_node_that_is_not_released_is_fenced_and_reported(state, then, tree):
+    async def scenario(bench: Bench) -> Any:
+        await bench.node(state=state)
+        bench.put("RED", trees=(tree,) if tree else ())
+        await bench.look()
+        stored = await bench.store.node(A)
+        return bench.vrf(), stored, await bench.rows(), await bench.alerts(A)
+
+    vrf, node, rows, alerts = play(scenario)
+
+    assert vrf == "MAINT"
+    assert (node.state, node.served) == (then, "VRF RED")
+    assert rows == [("trespass", A), ("fence", A)]
+    assert [a.split()[0] for a in alerts] == ["PortTrespass"]
+    waits = {b.reason for b in node.blockers}
+    assert waits == ({Reason.TRESPASS} if then is State.QUARANTINED else set())
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"state": State.RELEASED, "placement": Placement.CUSTOMER, "vrf": "RED", "tenant": "red"},
+        {"state": State.DRAINING, "placement": Placement.CUSTOMER, "vrf": "RED"},
+        {"state": State.DRAINING, "placement": Placement.MIXED, "vrf": "", "served": "red"},
+        {
+            "state": State.CERTIFIED,
+            "placement": Placement.MIXED,
+            "vrf": "",
+            "tenant": "red",
+            "served": "red",
+        },
+    ],
+)
+def test_a_port_that_a_row_entitles_is_left_alone(row):
+    async def scenario(bench: Bench) -> Any:
+        await bench.node(**row)
+        bench.put("RED")
+        await bench.look()
+        return bench.vrf(), await bench.rows(), len(bench.rig.revisions())
+
+    assert play(scenario) == ("RED", [], 0)
+
+
+@pytest.mark.parametrize("state", [State.DRAINING, State.CERTIFIED])
+def test_no_row_entitles_to_another_customers_network(state):
+    async def scenario(bench: Bench) -> Any:
+        await bench.node(state=state, placement=Placement.MIXED, vrf="", tenant="red", served="red")
+        bench.put("BLUE")
+        await bench.look()
+        return bench.vrf(), (await bench.store.node(A)).served
+
+    assert play(scenario) == ("MAINT", "red, VRF BLUE")
+
+
+def test_a_released_node_with_a_port_in_anothers_network_is_taken_back_and_owes_an_erasure():
+    async def scenario(bench: Bench) -> Any:
+        await bench.node(
+            state=State.RELEASED,
+            placement=Placement.CUSTOMER,
+            vrf="RED",
+            tenant="red",
+            served="red",
+        )
+        bench.put("BLUE")
+        await bench.look()
+        return bench.vrf(), await bench.store.node(A), bench.submitted
+
+    vrf, node, submitted = play(scenario)
+
+    assert (vrf, node.state, node.served) == ("MAINT", State.DRAINING, "red, VRF BLUE")
+    assert len(submitted) == 1
+
+
+def test_a_release_that_begins_while_the_leaf_is_read_is_left_alone():
+    async def scenario(bench: Bench) -> Any:
+        await bench.node(state=State.CERTIFIED, tenant="red")
+        bench.watch._owners.take(await bench.store.nodes())
+        # the rows that the watch knows are older than the release
+        await bench.node(
+            state=State.CERTIFIED, placement=Placement.MIXED, vrf="", tenant="red", served="red"
+        )
+        bench.put("RED")
+        bench.watch._due[bench.leaf.name] = 0.0
+        await bench.watch.look(bench.leaf.name)
+        return bench.vrf(), await bench.rows()
+
+    assert play(scenario) == ("RED", [])
+
+
+def test_a_node_that_was_never_taken_in_is_listed_and_not_moved():
+    async def scenario(bench: Bench) -> Any:
+        await bench.node(state=State.QUARANTINED, placement=Placement.NONE, vrf="", fenced_at=0.0)
+        bench.put("RED")
+        await bench.look()
+        return bench.vrf(), await bench.rows(), list(bench.watch.listed)
+
+    vrf, rows, listed = play(scenario)
+
+    assert (vrf, rows) == ("RED", [])
+    assert len(listed) == 1
+
+
+def test_a_port_of_a_retired_node_is_its_successors():
+    async def scenario(bench: Bench) -> Any:
+        old = await bench.node(state=State.RETIRED)
+        new = {"id": "su0-n00-b", "state": State.RELEASED, "placement": Placement.CUSTOMER}
+        await bench.store.add_node(old.model_copy(update=new | {"vrf": "RED", "tenant": "red"}))
+        bench.put("RED")
+        await bench.look()
+        return bench.vrf(), await bench.rows()
+
+    assert play(scenario) == ("RED", [])
+
+
+def test_a_leaf_that_is_silent_is_read_again_later():
+    async def scenario(bench: Bench) -> Any:
+        await bench.node(state=State.QUARANTINED)
+        bench.put("RED")
+        service = bench.rig.site.nvue[bench.leaf.name]
+        service.reachable = lambda: False
+        await bench.look()
+        silent = bench.vrf()
+        service.reachable = lambda: True
+        await bench.look()
+        return silent, bench.vrf()
+
+    assert play(scenario) == ("RED", "MAINT")
+
+
+def test_a_host_port_that_no_node_owns_is_fenced():
+    async def scenario(bench: Bench) -> Any:
+        bench.leaf.add_port(SPARE, "172.9.9.1/31")
+        bench.put("RED", SPARE)
+        await bench.look()
+        return bench.vrf(SPARE), await bench.rows(), await bench.alerts(bench.leaf.name)
+
+    vrf, rows, alerts = play(scenario)
+
+    assert vrf == "MAINT"
+    leaf = rows[0][1]
+    assert rows == [("trespass", leaf), ("fence", leaf)]
+    assert alerts == [f"PortTrespass {leaf}/{SPARE}"]
+
+
+def _declared(bench: Bench) -> str:
+    return SPARE
+
+
+def _uplink(bench: Bench) -> str:
+    bench.leaf.neighbours[SPARE] = Neighbour("leaf-su0-r1", "swp1", "00:00:00:00:00:01")
+    return SPARE
+
+
+def _bond(bench: Bench) -> str:
+    return "bond7"
+
+
+async def _border(bench: Bench) -> None:
+    outside = Outside(switch=bench.leaf.name, peer="172.9.9.0", remote_as=65100)
+    await bench.store.put_tenant(Tenant(name="red", vrf="RED", outside=(outside,)))
+
+
+async def _storage(bench: Bench) -> None:
+    await bench.store.put_tenant(Tenant(name="blue", vrf="BLUE", storage=("RED",)))
+
+
+async def _nothing(_bench: Bench) -> None:
+    return None
+
+
+@pytest.mark.parametrize(
+    ("name", "prepare", "declared"),
+    [
+        (_declared, _nothing, ("leaf-su0-*/swp6*",)),
+        (_uplink, _nothing, ()),
+        (_bond, _nothing, ()),
+        (_declared, _border, ()),
+        (_declared, _storage, ()),
+    ],
+    ids=["declared", "uplink", "bond", "border", "storage"],
+)
+def test_a_port_that_is_not_a_hosts_is_listed_and_never_moved(name, prepare, declared):
+    async def scenario(bench: Bench) -> Any:
+        await prepare(bench)
+        port = name(bench)
+        bench.leaf.add_port(port, "172.9.9.1/31")
+        bench.put("RED", port)
+        await bench.look()
+        return bench.vrf(port), await bench.rows(), len(bench.watch.listed)
+
+    assert play(scenario, ports_not_ours=declared) == ("RED", [], 1)

@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .PHONY: help setup test test-long test-ha audit lint docs tutorial format demo soak fuzz fuzz-lock bench lock clean \
 	image image-check image-test vm-test image-lock bench-ansible bench-isolation \
-	soak-ports bench-firmware bench-release bench-campaign bench-fleet-campaign bench-intake bench-api bench-console bench-watch bench-watch-whole bench-recovery bench-scale bench-plan bench-store screenshots wheel crash-points mutants
+	soak-ports check-history bench-firmware bench-release bench-campaign bench-fleet-campaign bench-intake bench-api bench-console bench-watch bench-watch-whole bench-recovery bench-scale bench-plan bench-store screenshots wheel crash-points mutants
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */  make \1\t/' | expand -t 22
@@ -59,6 +59,9 @@ crash-points: setup ## the daemon dies at every await and commit of a journey; h
 
 mutants: setup ## change critical code in small ways, see that a test fails each time; last line JSON; ARGS="--row once"
 	@$(VENV)/bin/python tests/mutants/run_mutants.py $(ARGS)
+
+check-history: setup ## 1,000 histories of two and three daemons, judged by the devices' logs; last line JSON; ARGS="200 --jobs 1"
+	PYTHONHASHSEED=0 $(VENV)/bin/python tests/simulation/check_history.py $(ARGS)
 
 soak-ports: setup ## ten million steps of releases under faults, may be interrupted; ARGS="--model", "20000"
 	$(VENV)/bin/python tests/simulation/soak_ports.py $(ARGS)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from contextvars import ContextVar
 from typing import Protocol
 
 from provisioner import process_scope
@@ -24,6 +25,14 @@ class Shared(Protocol):
         ...
 
     async def give(self, name: str) -> None: ...
+
+
+_held: ContextVar[frozenset[str]] = ContextVar("turns that are held", default=frozenset())
+
+
+def held() -> frozenset[str]:
+    """Return the switches whose turns this task, or the one that created it, is inside of."""
+    return _held.get()
 
 
 @contextmanager
@@ -43,6 +52,7 @@ async def turn(switch: str) -> AsyncIterator[None]:
 
     It is not reentrant: code that is called inside a turn does not take the same one again.
     """
+    assert switch not in _held.get(), f"the turn of {switch} is taken within itself"
     scope = process_scope.current()
     mine = scope.locks.setdefault(asyncio.get_running_loop(), {})
     async with mine.setdefault(switch, asyncio.Lock()):
@@ -51,7 +61,11 @@ async def turn(switch: str) -> AsyncIterator[None]:
             for turns in tuple(scope.turns):
                 await turns.take(switch)
                 taken.append(turns)
-            yield
+            inside = _held.set(_held.get() | {switch})
+            try:
+                yield
+            finally:
+                _held.reset(inside)
         finally:
             for turns in taken:
                 await turns.give(switch)

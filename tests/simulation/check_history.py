@@ -1,0 +1,185 @@
+"""Many histories of two and three daemons on one database, each judged; `make check-history`.
+
+    python tests/simulation/check_history.py [histories] [--jobs N] [--seed FIRST] [--only NUMBER]
+
+A trunk is one journey of a small site, driven by whole daemons under virtual time. Every minute or
+so the process forks: the child goes on from there for a quarter of an hour in which daemons are
+killed, stopped, cut off and failed over, and is judged. The trunk itself has a little trouble, goes
+on to its rest, and is judged as a whole. `--seed S --only N` replays history N of trunk S.
+
+Prints each anomaly with its seed; the last line is JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import logging
+import multiprocessing
+import os
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from history_check import check
+from history_trouble import Trouble
+from history_world import SENT_WITHIN_S, ClusterWorld
+from virtual_time import run
+
+HISTORIES = 1000
+FORK_S = (40.0, 100.0)  # between two forks of a trunk, in virtual seconds
+BRANCH_S = 900.0  # what a branch lives: a release, a drain with its reboot, a bundle's writing
+TRUNK_S = 12 * 3600.0  # in which a site with a little trouble comes to its rest
+STRIKES = 6
+SHOWN_MAX = 20
+
+
+def report(world: ClusterWorld, seed: str, struck: Counter[str]) -> dict[str, Any]:
+    """The judgement of one history, as plain data."""
+    return {
+        "seed": seed,
+        "daemons": world.count,
+        "writes": len(world.history.writes),
+        "intents": len(world.history.intents),
+        "drivers": len(world.history.taken),
+        "entries": len(world.history.entered),
+        "lives": world.lives,
+        "struck": dict(struck),
+        "anomalies": check(world.history, SENT_WITHIN_S),
+    }
+
+
+async def branch(world: ClusterWorld, seed: str) -> dict[str, Any]:
+    """One history from where its trunk stands."""
+    world.rng.seed(seed)
+    world.chance.seed(seed)
+    world.wire.lost = world.chance.choice((0.0, 0.0, 0.02, 0.1))
+    trouble = Trouble(world, f"{seed}/trouble", STRIKES, world.chance.choice((60.0, 200.0)))
+    trouble.begin()
+    await world.run(BRANCH_S)
+    trouble.end()
+    await world.end()
+    return report(world, seed, trouble.struck)
+
+
+async def trunk(seed: int, branches: int, only: int | None, file: Path) -> dict[str, Any]:
+    """One journey to its rest, with its branches, which leave their reports in `file`."""
+    with tempfile.TemporaryDirectory() as folder:
+        world = ClusterWorld(Path(folder), seed, members=2 + seed % 2, lost=0.0)
+        await world.take_in()
+        await world.start_members()
+        trouble = Trouble(world, f"{seed}/trouble", 3 if seed % 3 else 0, 1500.0)
+        trouble.begin()
+        made, until = 0, world.clock.now() + TRUNK_S
+        rests = False
+        while world.clock.now() < until and not rests and (only is None or made <= only):
+            rests = await world.run(world.chance.uniform(*FORK_S))
+            if made < branches and not rests:
+                if only in (None, made):
+                    await forked(world, f"{seed}/{made}", file)
+                made += 1
+        trouble.end()
+        await world.end()
+        told = report(world, str(seed), trouble.struck)
+        if not rests and only is None:
+            stood = [f"{n.id} {n.state}" for n in await world.store.nodes()]
+            told["anomalies"].append(f"no rest within {TRUNK_S:.0f} s: {stood}")
+        return told
+
+
+async def forked(world: ClusterWorld, seed: str, file: Path) -> None:
+    """Live a branch in a child, whose report is a line of `file`, and wait for its end."""
+    loop = asyncio.get_running_loop()
+    child = os.fork()
+    if child:
+        _, status = os.waitpid(child, 0)  # noqa: ASYNC222  (virtual time stands still)
+        if status:
+            _append(file, {"seed": seed, "anomalies": [f"the branch ended with {status}"]})
+        return
+    code = 1
+    asyncio._set_running_loop(loop)  # it knows itself by the process's number
+    try:
+        _append(file, await branch(world, seed))
+        code = 0
+    except BaseException as error:
+        _append(file, {"seed": seed, "anomalies": [f"the branch failed: {error!r}"]})
+        code = 0
+    finally:
+        os._exit(code)
+
+
+def _append(file: Path, told: dict[str, Any]) -> None:
+    with file.open("a") as out:
+        out.write(json.dumps(told) + "\n")
+
+
+def grow(given: tuple[int, int, int | None]) -> list[dict[str, Any]]:
+    """One trunk with its branches; the reports of all."""
+    seed, branches, only = given
+    logging.disable(logging.CRITICAL)
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "branches"
+        file.touch()
+        try:
+            last = run(trunk(seed, branches, only, file))
+        except Exception as error:
+            last = {"seed": str(seed), "anomalies": [f"the trunk failed: {error!r}"]}
+        return [*map(json.loads, file.read_text().splitlines()), last]
+
+
+def say(line: str) -> None:
+    """One line, at once."""
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def summary(reports: list[dict[str, Any]], took_s: float) -> dict[str, Any]:
+    """All histories in one record."""
+    struck: Counter[str] = Counter()
+    for told in reports:
+        struck.update(told.get("struck", {}))
+    bad = [t for t in reports if t["anomalies"]]
+    names = ("writes", "intents", "drivers", "entries", "lives")
+    return {
+        "histories": len(reports),
+        **{name: sum(t.get(name, 0) for t in reports) for name in names},
+        "blows": dict(sorted(struck.items())),
+        "anomalies": sum(len(t["anomalies"]) for t in bad),
+        "bad_seeds": [t["seed"] for t in bad][:SHOWN_MAX],
+        "seconds": round(took_s),
+    }
+
+
+def main() -> int:
+    """0: as many histories as were asked for, and no anomaly in any."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("histories", nargs="?", type=int, default=HISTORIES)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", type=int, help="one branch of the trunk --seed, again")
+    given = parser.parse_args()
+    began, reports, seed = time.monotonic(), list[dict[str, Any]](), given.seed
+    if given.only is not None:
+        reports = grow((seed, given.only + 1, given.only))[:-1]
+    with multiprocessing.get_context("spawn").Pool(given.jobs) as pool:
+        while given.only is None and len(reports) < given.histories:
+            missing = given.histories - len(reports)
+            trunks = [(seed + n, min(missing, 60), None) for n in range(given.jobs)]
+            seed += given.jobs
+            for told in pool.imap_unordered(grow, trunks):
+                reports += told
+                bad = [f"  {t['seed']}: {a}" for t in told for a in t["anomalies"]]
+                say(f"{len(reports)} histories" + "".join("\n" + b for b in bad[:SHOWN_MAX]))
+    for told in reports if given.only is not None else ():
+        say("\n".join(told["anomalies"]))
+    found = summary(reports, time.monotonic() - began)
+    say(json.dumps(found))
+    return 1 if found["anomalies"] or not reports else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,109 @@
+"""What a history leaves behind: the devices' log of writes, and who took, intended and settled."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+
+# The daemon that runs this context: set by the world, read where a request arrives at a device.
+WRITER: ContextVar[str] = ContextVar("writer", default="")
+
+
+@dataclass(frozen=True)
+class Write:
+    """One request that a device accepted and that may change it.
+
+    `holder`: whose turn the switch was, as the database had it; `in_turn`: the code that sent it
+    was inside a turn of this very switch; `under_way`: revisions of the switch that were being
+    applied at that moment.
+    """
+
+    at: float
+    device: str
+    act: str  # "push" | "reset" | "off" | "image" | "revision" | "change" | "account" | "play"
+    writer: str
+    what: str
+    slot: str = ""
+    holder: str = ""
+    in_turn: bool = False
+    under_way: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A daemon became the driver of a node's operation."""
+
+    at: float
+    node: str
+    writer: str
+
+
+@dataclass(frozen=True)
+class Intent:
+    """A ledger row from its intent until it was settled for good (inf: it never was)."""
+
+    at: float
+    until: float
+    node: str
+    action: str
+    slots: tuple[str, ...]
+    writer: str
+
+
+@dataclass(frozen=True)
+class Entered:
+    """A port began to forward in a customer's VRF."""
+
+    at: float
+    node: str
+    port: str
+    vrf: str
+
+
+@dataclass(frozen=True)
+class Certified:
+    """A certificate of a node, and when it was in force."""
+
+    node: str
+    from_at: float
+    until: float
+
+
+@dataclass
+class History:
+    """Everything that the checker is given. `ended`: daemon -> when its session was over."""
+
+    writes: list[Write] = field(default_factory=list)
+    taken: list[Taken] = field(default_factory=list)
+    intents: list[Intent] = field(default_factory=list)
+    entered: list[Entered] = field(default_factory=list)
+    certified: list[Certified] = field(default_factory=list)
+    ended: dict[str, float] = field(default_factory=dict)
+    violations: Sequence[str] = ()  # by the simulator's own truth
+
+
+def bmc_act(path: str, body: bytes) -> tuple[str, str]:
+    """What a request to a BMC does: its act and its name; "" for what changes nothing."""
+    if path.endswith("UpdateService.SimpleUpdate") or "/UpdateService/upload" in path:
+        return "push", "push"
+    if "Reset" in path and "/Actions/" in path:
+        told = json.loads(body or b"{}").get("ResetType", "")
+        return ("off" if told in ("ForceOff", "On") else "reset"), told or path
+    if "/AccountService/Accounts" in path:
+        return "account", path
+    return "", ""
+
+
+def switch_act(method: str, path: str, body: bytes) -> tuple[str, str]:
+    """What a request to a switch does: its act and its name."""
+    document = json.loads(body or b"{}")
+    actions = [k for k in document if k.startswith("@")] if isinstance(document, dict) else []
+    if actions:
+        return "image", actions[0]
+    if method == "POST" and path.endswith("/revision"):
+        return "revision", "new revision"
+    if "/revision/" in path:
+        return "revision", str(document.get("state", path))
+    return "change", path

@@ -12,6 +12,7 @@ from provisioner.redfish.firmware import Firmware
 from provisioner.redfish.parsing import Json, link, mac, mac_of_guid, name_of, text
 from provisioner.redfish.parts import (
     Parts,
+    host_manager,
     host_system,
     is_dpu,
     of_type,
@@ -136,7 +137,9 @@ def _unlisted(
     """
     if is_dpu(systems) or any(c.kind in _OWN.values() for c in firmware.components(())):
         return []
-    told = [("FirmwareVersion", m) for m in managers] + [("BiosVersion", s) for s in systems]
+    host = host_system(systems)
+    manager = host_manager(managers, host)  # a baseboard's own is no host BMC
+    told = [("FirmwareVersion", manager), ("BiosVersion", host)]
     return [
         Component(
             kind=_OWN[field],
@@ -146,7 +149,7 @@ def _unlisted(
             bmc=firmware.bmc,
         )
         for field, resource in told
-        if (version := text(resource.data.get(field))) is not None
+        if resource is not None and (version := text(resource.data.get(field))) is not None
     ]
 
 

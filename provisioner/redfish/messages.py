@@ -21,6 +21,7 @@ _BUSY = re.compile(
     r"InProgress|InvalidOperationForSystemState|DuringSystemPOST|TemporarilyUnavailable"
     r"|ResourceInUse|NotReady|SessionLimitExceeded"
 )
+_INFO = "@Message.ExtendedInfo"  # after a property's name: what is wrong with that property
 _TASK = re.compile(r"^/[^\s?#]*/(Tasks|TaskMonitors|Jobs)/[^/\s]+(/Monitor)?$")
 # activation methods as PLDM names them in `Resolution`, weakest first (facts: redfish 3.1)
 _AWAITED = (
@@ -79,16 +80,21 @@ def told(body: Json) -> tuple[Message, ...]:
         body.get("@Message.ExtendedInfo"),
         at(body, "Accepted", "@Message.ExtendedInfo"),  # Supermicro
         body.get("Messages"),  # DGX
+        *[body[key] for key in body if len(key) > len(_INFO) and key.endswith(_INFO)][:16],
     )
     return tuple(m for place in places if place is not None for m in messages(place))
 
 
-def refusal(reply: Reply, subject: str, unblock: str) -> Blocker:
-    """A "no" with its reason: busy now, never offered, not allowed, or simply refused."""
+def refusal(reply: Reply, subject: str, unblock: str, hidden: str = "") -> Blocker:
+    """A "no" with its reason: busy now, never offered, not allowed, or simply refused.
+
+    `hidden` is taken out of the words: services repeat the password that they refuse (bmcweb).
+    """
     body = body_of(reply)
     found = told(body)
     words = "; ".join(dict.fromkeys(m.said or m.key for m in found if m.said or m.key))
     words = words or text(at(body, "error", "message")) or "no message"
+    words = words.replace(hidden, "(hidden)") if hidden else words
     return Blocker(
         reason=_reason(reply.status, found),
         subject=subject,

@@ -104,7 +104,7 @@ class Service:
         return refusal(reply, subject, UNBLOCK)
 
     async def patch(
-        self, path: str, body: Any, subject: str, *, if_match: str = ""
+        self, path: str, body: Any, subject: str, *, if_match: str = "", hidden: str = ""
     ) -> Blocker | None:
         """PATCH under the resource's ETag, which is read first (E1, E2, E4: absent, weak or wrong).
 
@@ -124,7 +124,8 @@ class Service:
         any_fits = reply.status in _WANTS_A_TAG and tried != ("*",) and not weak
         if any_fits and (not tags or await self._tags(path) == tags):
             reply = await self._patched(path, body, "*")
-        return None if 200 <= reply.status < 300 else refusal(reply, subject, UNBLOCK)
+        done = 200 <= reply.status < 300
+        return None if done else refusal(reply, subject, UNBLOCK, hidden)
 
     async def _patched(self, path: str, body: Any, tag: str) -> Reply:
         headers = {"If-Match": tag} if tag else {}

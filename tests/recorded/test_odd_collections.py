@@ -93,6 +93,20 @@ def test_members_that_an_expanded_answer_loses_are_read_without_expanding() -> N
     assert [(c.kind, c.version) for c in seen.components] == [("host.bios", "1"), ("host.bmc", "2")]
 
 
+def test_only_the_hosts_own_manager_is_a_host_bmc() -> None:
+    """A baseboard's BMC is listed as a manager too, also where there is no firmware inventory."""
+    found = tree({"System_0": [], "HGX_Baseboard_0": []}) | collection(FIRMWARE)
+    found |= collection(f"{V1}/Managers", "HGX_BMC_0", "BMC_0")
+    for name, version, system in (("HGX_BMC_0", "HGX-1", "HGX_Baseboard_0"),
+                                  ("BMC_0", "2.0", "System_0")):  # fmt: skip
+        served = {"ManagerForServers": [link(f"{V1}/Systems/{system}")]}
+        found[f"{V1}/Managers/{name}"] = {"Id": name, "FirmwareVersion": version, "Links": served}
+
+    seen = collected(found).components
+
+    assert [(c.kind, c.slot, c.version) for c in seen] == [("host.bmc", "BMC_0", "2.0")]
+
+
 def cpu(name: str, serial: str | None, **more: str) -> dict[str, Any]:
     return {"Id": name, "SerialNumber": serial, **more}
 

@@ -99,6 +99,20 @@ def test_a_password_is_changed_under_the_etag_made_strong() -> None:
     assert [(c.headers, c.body) for c in bmc.sent] == [({"If-Match": '"12"'}, {"Password": "new"})]
 
 
+@pytest.mark.parametrize("place", ["Password@Message.ExtendedInfo", "error"])
+def test_a_refusal_that_repeats_the_password_is_told_without_it(place: str) -> None:
+    """NVIDIA/bmcweb 7f3a16ae, as it was run: in Message and MessageArgs, under the property."""
+    words = f"The value {'x' * 270} N3w-secret for the property Password is not strong."
+    info = [{"MessageId": "Base.1.0.PropertyValueFormatError", "Message": words}]
+    body = {place: info} if place != "error" else {"error": {"@Message.ExtendedInfo": info}}
+    _, client = bmc_of("dell_with_pages", {f"PATCH {ACCOUNT}": reply(400, body)}, **ACCOUNTS)
+
+    refused = run(client.set_password("root", Secret("N3w-secret")))
+
+    assert refused.detail.startswith("HTTP status 400: The value x")
+    assert "N3w" not in refused.detail
+
+
 def tagged(tag: str) -> dict[str, dict[str, Any]]:
     return {**ACCOUNTS, "AccountService__Accounts__1": {"UserName": "root", "@odata.etag": tag}}
 

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 from provisioner.model.input_error import InputError
-from provisioner.planning.high_water import judge
+from provisioner.model.recovery import DatabaseLook, HighWater
+from provisioner.planning.high_water import judge, waits_for_others
 from provisioner.store.data_directory import place_of
-from provisioner.store.high_water import RESTORED_FILE, MarkFile, Marking, look, settle_mark
+from provisioner.store.high_water import (
+    RESTORED_FILE,
+    MarkFile,
+    Marking,
+    confirm,
+    look,
+    settle_mark,
+)
 from provisioner.store.sql_store import SqlStore
 
 log = logging.getLogger(__name__)
 REASON_SIZE_MAX = 2000
+# A daemon that lives starts again within seconds; after a minute its machine went with the primary.
+CONFIRM_S = 60
 
 
 class CountedWrites:
@@ -32,6 +43,27 @@ class CountedWrites:
     def act(self) -> None:
         """From now on this daemon acts, and ends if the database says that none may."""
         self._marking.stop = self._stop
+
+
+async def _look(store: SqlStore, place: str, kept: HighWater | None) -> DatabaseLook:
+    """What the database says; after a promotion, once its other daemons had time to say theirs."""
+    found = await store.read(lambda c: look(c, place, kept))
+    if kept is None or not waits_for_others(kept, found) or _lost_anything(kept, found):
+        return found
+    await store.write(lambda c: confirm(c, place))
+    for _ in range(CONFIRM_S):
+        if not waits_for_others(kept, found) or found.look_only:
+            break
+        names = ", ".join(found.unconfirmed)
+        log.warning("the server was promoted; waiting for the daemons of %s", names)
+        await asyncio.sleep(1.0)
+        found = await store.read(lambda c: look(c, place, kept))
+    return found
+
+
+def _lost_anything(kept: HighWater, found: DatabaseLook) -> bool:
+    alone = found.model_copy(update={"unconfirmed": ()})
+    return judge(kept, alone) != judge(None, DatabaseLook())
 
 
 @asynccontextmanager
@@ -55,7 +87,7 @@ async def counted_writes(
         if not requested:
             raise
         kept = None
-    found = await store.read(lambda c: look(c, place, kept))
+    found = await _look(store, place, kept)
     left = directory / RESTORED_FILE
     restored = left.read_text(encoding="utf-8")[:REASON_SIZE_MAX].strip() if left.exists() else ""
     standing = judge(kept, found, requested=requested, restored=restored)

@@ -21,6 +21,7 @@ class HighWater(Record):
     journal_head: str
     server: str = ""  # system identifier and number of the database; "" for a file
     timeline: int = 0
+    synchronous: bool = False  # whether the last commit waited for a standby
 
 
 class DatabaseLook(Record):
@@ -33,6 +34,7 @@ class DatabaseLook(Record):
     timeline: int = 0
     count: int | None = None  # of this directory's row; None if there is none
     other_places: int = 0  # rows of other directories
+    unconfirmed: tuple[str, ...] = ()  # those that did not find their writes on this timeline yet
     head: str = ""  # the digest of the journal's row that the `HighWater` names; "" if missing
     journal_rows: int = 0
     look_only: str = ""  # why it is looked at only, since an earlier start

@@ -30,12 +30,26 @@ def judge(
     found += [restored] if restored else []
     found += [look.look_only] if look.look_only else []
     found += _lost(kept, look) if kept is not None else _unknown(look)
+    if not found and kept is not None and waits_for_others(kept, look):
+        found.append(
+            f"the server was promoted (timeline {look.timeline}), commits did not wait for a "
+            f"standby, and {len(look.unconfirmed)} other daemons have not found their writes again"
+        )
     if look.recorded_server and look.server != look.recorded_server:
         found.append(
             f"the database was restored onto another server: its rows name {look.recorded_server}, "
             f"this one is {look.server or 'a file'}"
         )
     return Standing(look_only=tuple(dict.fromkeys(found)))
+
+
+def waits_for_others(kept: HighWater, look: DatabaseLook) -> bool:
+    """Whether a failover may have lost writes of others that nothing here remembers.
+
+    Each daemon knows its own writes only. Where commits waited for a standby none can be lost.
+    """
+    promoted = bool(look.recorded_timeline) and look.timeline > look.recorded_timeline
+    return promoted and not kept.synchronous and bool(look.unconfirmed)
 
 
 def _refusal(kept: HighWater, look: DatabaseLook) -> str:

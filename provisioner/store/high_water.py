@@ -13,12 +13,23 @@ from __future__ import annotations
 import json
 import logging
 import os
+import time
 import uuid
 from collections.abc import Callable
 from pathlib import Path
 
 from pydantic import ValidationError
-from sqlalchemy import Connection, func, insert, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    bindparam,
+    false,
+    func,
+    insert,
+    literal_column,
+    select,
+    update,
+)
 
 from provisioner.model.input_error import InputError
 from provisioner.model.recovery import DatabaseLook, HighWater
@@ -36,6 +47,12 @@ SIZE = 1024  # of the file, always: less than a page, so that one write replaces
 _LAST_SEQ = select(func.max(journal.c.seq)).scalar_subquery()
 _LAST_DIGEST = select(journal.c.digest).order_by(journal.c.seq.desc()).limit(1).scalar_subquery()
 _LOOK_ONLY = select(site_state.c.look_only).scalar_subquery()
+# As PostgreSQL takes them: a standby's disk, or more, was waited for.
+_SYNCHRONOUS: ColumnElement[bool] = literal_column(
+    "current_setting('synchronous_standby_names') <> '' "
+    "AND current_setting('synchronous_commit') IN ('on', 'remote_apply')"
+)
+RECENT_S = 86_400.0  # a daemon that wrote nothing for a day was taken out of service
 
 
 class MarkFile:
@@ -89,22 +106,28 @@ class Marking:
         self, file: MarkFile, mark: HighWater, stop: Callable[[str], object] | None
     ) -> None:
         self._file, self._mark, self.stop = file, mark, stop
+        synchronous = _SYNCHRONOUS if mark.server else false()
         self._raise = (
             update(marks)
             .where(marks.c.place == mark.place)
-            .values(count=marks.c.count + 1)
-            .returning(marks.c.count, _LAST_SEQ, _LAST_DIGEST, _LOOK_ONLY)
+            .values(count=marks.c.count + 1, seen_at=bindparam("now"))
+            .returning(marks.c.count, _LAST_SEQ, _LAST_DIGEST, _LOOK_ONLY, synchronous)
         )
 
     def count(self, connection: Connection) -> object:
         """Raise the count, as the last statement of a transaction."""
-        return tuple(connection.execute(self._raise).one())
+        return tuple(connection.execute(self._raise, {"now": time.time()}).one())
 
     def keep(self, counted: object) -> None:
         """Remember a count that was committed."""
         assert isinstance(counted, tuple)
-        count, rows, head, look_only = counted
-        changed = {"count": count, "journal_rows": rows or 0, "journal_head": head or GENESIS}
+        count, rows, head, look_only, synchronous = counted
+        changed = {
+            "count": count,
+            "journal_rows": rows or 0,
+            "journal_head": head or GENESIS,
+            "synchronous": bool(synchronous),
+        }
         self._mark = self._mark.model_copy(update=changed)
         try:
             self._file.write(self._mark)
@@ -134,9 +157,27 @@ def look(connection: Connection, place: str, kept: HighWater | None) -> Database
             select(func.count()).select_from(marks).where(marks.c.place != place)
         )
         or 0,
+        unconfirmed=_unconfirmed(connection, place, timeline),
         head="" if kept is None else chain.digest_at(connection, kept.journal_rows),
         journal_rows=connection.scalar(select(_LAST_SEQ)) or 0,
     )
+
+
+def _unconfirmed(connection: Connection, place: str, timeline: int) -> tuple[str, ...]:
+    newest = select(func.max(marks.c.seen_at)).scalar_subquery()
+    others = (
+        select(marks.c.place)
+        .where(marks.c.place != place, marks.c.timeline < timeline)
+        .where(marks.c.seen_at >= newest - RECENT_S)
+        .order_by(marks.c.place)
+    )
+    return tuple(connection.scalars(others))
+
+
+def confirm(connection: Connection, place: str) -> None:
+    """Say that this directory's daemon found all of its writes on the server as it is now."""
+    _, timeline = identify_server(connection)
+    connection.execute(update(marks).where(marks.c.place == place).values(timeline=timeline))
 
 
 def settle_mark(
@@ -166,9 +207,11 @@ def settle_mark(
     count = connection.scalar(select(marks.c.count).where(marks.c.place == place))
     last = max(count or 0, kept.count if kept is not None else 0) + 1
     if count is None:
-        connection.execute(insert(marks).values(place=place, count=last))
+        row = {"place": place, "count": last, "timeline": timeline, "seen_at": time.time()}
+        connection.execute(insert(marks).values(**row))
     else:
-        connection.execute(update(marks).where(marks.c.place == place).values(count=last))
+        row = {"count": last, "timeline": timeline, "seen_at": time.time()}
+        connection.execute(update(marks).where(marks.c.place == place).values(**row))
     rows, head = connection.execute(select(_LAST_SEQ, _LAST_DIGEST)).one()
     return HighWater(
         site=site,

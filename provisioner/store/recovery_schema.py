@@ -21,6 +21,9 @@ marks = Table(
     metadata,
     Column("place", String, primary_key=True),  # of a data directory
     Column("count", Integer, nullable=False),  # transactions of its daemons
+    # PostgreSQL's, on which its daemon last found all of its writes
+    Column("timeline", Integer, nullable=False, server_default="0"),
+    Column("seen_at", Double, nullable=False, server_default="0"),  # its last transaction
 )
 differences = Table(
     "differences",

@@ -33,6 +33,17 @@ def test_a_database_with_everything_that_was_written_is_acted_upon(case: str) ->
     assert judge(*GOOD[case]).model_dump() == {"refused": "", "look_only": ()}
 
 
+PROMOTED = changed(ON_SERVER, timeline=3, unconfirmed=("p2",))
+
+
+def test_a_failover_waits_for_the_other_daemons_unless_commits_waited_for_a_standby() -> None:
+    waited = SERVER.model_copy(update={"synchronous": True})
+
+    assert judge(waited, PROMOTED).look_only == ()
+    assert judge(SERVER, changed(PROMOTED, unconfirmed=())).look_only == ()
+    assert "1 other daemons have not found" in judge(SERVER, PROMOTED).look_only[0]
+
+
 LOST = {
     "an older copy": (KEPT, changed(SAME, count=97), "lacks the last 3 transactions"),
     "a journal that others went on with": (KEPT, changed(SAME, head="x"), "row 40 of the journal"),

@@ -21,6 +21,7 @@ from proxy import Cable
 
 from provisioner.cluster_opening import LOST
 from provisioner.model.node import State
+from provisioner.store.recovery_rows import RecoveryRows
 
 # without a number of hosts: as few as can be, and only their updates
 LIMIT_S = max(1800.0, 15.0 * HOSTS) if HOSTS else 240.0
@@ -283,6 +284,15 @@ def test_the_database_is_restored_from_its_backup_without_dbos_tables(server, tm
             there.move_to(restored)
             check = await there.store.verify_journal()
             there.daemons[0].start()
+
+            book = RecoveryRows(there.store)
+
+            async def surveyed() -> bool:
+                return await book.surveyed_at() > 0
+
+            await there.until(surveyed, 120.0, "rows and leaves are compared")
+            assert not [d for d in await book.differences() if d.settled is None]
+            await book.finish("a person", there.clock.now())
 
             async def again() -> bool:
                 return there.daemons[0].said("driven by nobody") >= active

@@ -5,8 +5,9 @@ A tenant sees the cases of its own nodes in short, and may report a fault of one
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
@@ -29,6 +30,7 @@ from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.base import Record
 from provisioner.model.case import Case, Origin, Service
 from provisioner.model.node import Node
+from provisioner.planning.case_policy import PlannedWork
 from provisioner.store.alert_rows import AlertRows
 from provisioner.store.case_rows import CaseRows, cases_page
 
@@ -80,6 +82,11 @@ class FaultReport(Record):
     service: Service | None = Field(
         None, description="Instead of the site's policy; the staff's to say."
     )
+    maintenance: bool = Field(
+        default=False, description="Planned work, no fault; the staff's to say."
+    )
+    begins_at: float = Field(0.0, ge=0, description="Of planned work; 0: after the site's notice.")
+    ends_at: float = Field(0.0, ge=0, description="Of planned work, as expected; 0: not known.")
 
 
 class RackReport(Record):
@@ -87,6 +94,8 @@ class RackReport(Record):
 
     reason: str = Field(min_length=1, max_length=300, description="Why, in a sentence.")
     service: Service = Field(Service.DRAIN, description="What becomes of its tenants' use.")
+    begins_at: float = Field(0.0, ge=0, description="Of the work; 0: after the site's notice.")
+    ends_at: float = Field(0.0, ge=0, description="Of the work, as expected; 0: not known.")
 
 
 async def list_all(ask: Ask) -> Reply:
@@ -151,6 +160,12 @@ async def report(ask: Ask) -> Reply:
     node = await ask.node()
     origin = Origin.OPERATOR if ask.caller.staff else Origin.TENANT
     told = {"reason": ask.body.reason, "origin": origin.value}
+    if ask.body.maintenance:
+        if not ask.caller.staff:
+            unblock = "Report a fault, or ask the site's operators for maintenance."
+            raise no(403, "service", "Planned work is not a tenant's to announce", unblock)
+        told |= {"origin": Origin.MAINTENANCE.value, "begins_at": ask.body.begins_at}
+        told["ends_at"] = ask.body.ends_at
     if ask.body.service is not None:
         if not ask.caller.staff:
             unblock = "Leave it out: the site's policy decides, and tells you."
@@ -190,11 +205,21 @@ async def change_case(parts: ApiParts, asked: ChangeRequest) -> Outcome:
         return objection(asked.subject, "it is not yours any more", "Look at your nodes.")
     service = Service(told["service"]) if told.get("service") else None
     made = await desk_of(parts).open(
-        node, Origin(told["origin"]), str(told["reason"]), asked.asked_by, service=service
+        node,
+        Origin(told["origin"]),
+        str(told["reason"]),
+        asked.asked_by,
+        service=service,
+        planned=_work_of(told),
     )
     if isinstance(made, str):
         return objection(node.id, made, "Look at its case.")
     return Outcome(RequestState.DONE, {"case": made.id})
+
+
+def _work_of(told: Mapping[str, Any]) -> PlannedWork:
+    begins_at, ends_at = float(told.get("begins_at", 0.0)), float(told.get("ends_at", 0.0))
+    return PlannedWork(begins_at=begins_at, ends_at=ends_at)
 
 
 async def _open_rack(parts: ApiParts, asked: ChangeRequest) -> Outcome:
@@ -202,7 +227,12 @@ async def _open_rack(parts: ApiParts, asked: ChangeRequest) -> Outcome:
     service, found = Service(told["service"]), {}
     for node in await _hosts(parts, asked.subject):
         made = await desk.open(
-            node, Origin.OPERATOR, str(told["reason"]), asked.asked_by, service=service
+            node,
+            Origin.MAINTENANCE,
+            str(told["reason"]),
+            asked.asked_by,
+            service=service,
+            planned=_work_of(told),
         )
         found[node.id] = made if isinstance(made, str) else made.id
     return Outcome(RequestState.DONE, {"cases": found})

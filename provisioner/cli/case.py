@@ -26,6 +26,7 @@ from provisioner.control.repair_figures import figures
 from provisioner.model.case import Case, Ending, Origin, Service
 from provisioner.model.input_error import InputError
 from provisioner.opening import Data
+from provisioner.planning.case_policy import PlannedWork
 from provisioner.planning.repair_report import RepairReport
 from provisioner.site_clock import site_clock
 from provisioner.store.case_rows import CaseRows
@@ -40,6 +41,13 @@ app.command()(case_bundle.rma)
 app.command()(case_bundle.spare)
 app.command("tell")(case_bundle.tell_again)
 SettingsOption = Annotated[Path | None, typer.Option("--settings", help="As the daemon's.")]
+BeginsOption = Annotated[
+    float,
+    typer.Option("--begins-in", min=0.0, help="Hours until planned work; 0: the site's notice."),
+]
+LastsOption = Annotated[
+    float, typer.Option("--lasts", min=0.0, help="Hours that planned work takes; 0: not known.")
+]
 Asked = Callable[[CaseDesk, Case], Awaitable[Case | str]]
 
 
@@ -52,18 +60,34 @@ def open_case(
     service: Annotated[
         Service | None, typer.Option("--service", help="Instead of the site's policy.")
     ] = None,
+    maintenance: Annotated[
+        bool, typer.Option("--maintenance", help="Planned work; nothing is wrong with the node.")
+    ] = False,
+    begins_in: BeginsOption = 0.0,
+    lasts: LastsOption = 0.0,
     settings: SettingsOption = None,
     data: DataOption = Path("var"),
     as_json: JsonOption = False,
 ) -> None:
-    """Report a fault: its tenant is told at once, and policy decides what becomes of its use."""
+    """Report a fault, or planned work: its tenant is told at once, policy decides on its use."""
+    if maintenance and tenant:
+        raise InputError(name, "--maintenance", "planned work is the site's", "Leave --tenant out.")
     origin = Origin.TENANT if tenant else Origin.OPERATOR
+    planned = _plan_work(data, begins_in, lasts) if maintenance else None
 
     async def work(opened: Data) -> Case | str:
         node = await node_of(opened, name)
-        return await desk_of(opened, settings).open(node, origin, reason, by, service=service)
+        asked = Origin.MAINTENANCE if maintenance else origin
+        desk = desk_of(opened, settings)
+        return await desk.open(node, asked, reason, by, service=service, planned=planned)
 
-    tell(with_data(data, work), name, as_json=as_json)
+    answer = with_data(data, work)
+    tell(answer, name, as_json=as_json)
+    if isinstance(answer, Case) and answer.tenant and not as_json:
+        given = with_data(data, lambda d: CaseRows(d.store).notices(answer.tenant))
+        mine = [n for n in given if n.case == answer.id]
+        if mine and mine[-1].delivery == "recorded only":
+            typer.echo(f"{answer.tenant}: no webhook takes its notices; this one is recorded only")
 
 
 @app.command("open-rack")
@@ -72,9 +96,12 @@ def open_rack(
     reason: Annotated[str, typer.Option("--reason", help="What is wrong, in a sentence.")],
     by: ByOption = "operator",
     service: Annotated[Service, typer.Option("--service")] = Service.DRAIN,
+    begins_in: BeginsOption = 0.0,
+    lasts: LastsOption = 0.0,
     data: DataOption = Path("var"),
 ) -> None:
-    """Give a whole rack back for maintenance: a case for each of its hosts without one."""
+    """Give a whole rack back for planned maintenance: a case for each of its hosts."""
+    planned = _plan_work(data, begins_in, lasts)
 
     async def work(opened: Data) -> list[str]:
         nodes = [n for n in await opened.store.nodes() if n.location.rack == rack and n.ports]
@@ -82,7 +109,9 @@ def open_rack(
             raise InputError(rack, "", "no host stands in such a rack", "See `node list`.")
         desk, told = desk_of(opened, None), []
         for node in nodes:
-            made = await desk.open(node, Origin.OPERATOR, reason, by, service=service)
+            made = await desk.open(
+                node, Origin.MAINTENANCE, reason, by, service=service, planned=planned
+            )
             told.append(f"{node.id}: {made if isinstance(made, str) else made.id}")
         return told
 
@@ -191,14 +220,25 @@ def notices(
     data: DataOption = Path("var"),
     as_json: JsonOption = False,
 ) -> None:
-    """What tenants were told: failures, maintenance, returns, retirement."""
+    """Notices to tenants: failures, maintenance, returns, retirement; and whether they were sent.
+
+    A notice that no webhook takes is recorded only: its tenant reads it here or in the API.
+    """
     found = with_data(data, lambda d: CaseRows(d.store).notices(tenant))
     if as_json:
         typer.echo(json.dumps([n.model_dump(mode="json") for n in found]))
         return
-    table = Table("at", "tenant", "node", "kind", "from", "says")
+    table = Table("at", "tenant", "node", "kind", "from", "delivery", "says")
     for n in found:
-        told = (words.minute(n.at), n.tenant, n.node, n.kind, words.minute(n.effective_at), n.text)
+        told = (
+            words.minute(n.at),
+            n.tenant,
+            n.node,
+            n.kind,
+            words.minute(n.effective_at),
+            n.delivery,
+            n.text,
+        )
         table.add_row(*(words.shown(word) for word in told))
     console().print(table)
 
@@ -221,6 +261,14 @@ def report(
         return
     for table in words.report_tables(found):
         console().print(table)
+
+
+def _plan_work(data: Path, begins_in_h: float, lasts_h: float) -> PlannedWork:
+    """Return when planned work begins and ends, by the site's clock."""
+    now = site_clock(data).now()
+    begins_at = now + begins_in_h * 3600.0 if begins_in_h else 0.0
+    ends_at = (begins_at or now) + lasts_h * 3600.0 if lasts_h else 0.0
+    return PlannedWork(begins_at=begins_at, ends_at=ends_at)
 
 
 def _ask(name: str, data: Path, settings: Path | None, asked: Asked, *, as_json: bool) -> None:

@@ -24,7 +24,7 @@ from provisioner.model.node import Node, State
 from provisioner.planning import case_joining as joining
 from provisioner.planning import case_policy as policy
 from provisioner.planning import offenders
-from provisioner.planning.case_policy import CasePolicy
+from provisioner.planning.case_policy import CasePolicy, PlannedWork
 from provisioner.planning.offenders import OffenderPolicy
 from provisioner.ports import AlertBook, Clock, StaleWrite, Store
 from provisioner.ports.cases import CaseBook
@@ -76,10 +76,12 @@ class CaseDesk:
         service: Service | None = None,
         faults: Sequence[Fault] = (),
         work: str = "",
+        planned: PlannedWork | None = None,
     ) -> Case | str:
         """A new case, its tenant told; or the report in the case that is open, or why neither.
 
-        `work`: what people are asked to do, before anything is diagnosed or tried.
+        `work`: what people are asked to do, before anything is diagnosed or tried. `planned`: when
+        maintenance begins and ends.
         """
         if node.state is State.RETIRED:
             return "it is retired"
@@ -88,7 +90,16 @@ class CaseDesk:
             try:
                 if before is not None:
                     return await self.join(before, node, origin, reason, by, service=service)
-                made = await self._open(node, origin, reason, by, service, faults, work)
+                made = await self._open(
+                    node,
+                    origin,
+                    reason,
+                    by,
+                    service=service,
+                    faults=faults,
+                    work=work,
+                    planned=planned,
+                )
             except StaleWrite:
                 continue  # another process changed the case meanwhile
             if made is not None:
@@ -101,9 +112,11 @@ class CaseDesk:
         origin: Origin,
         reason: str,
         by: str,
+        *,
         service: Service | None,
         faults: Sequence[Fault],
         work: str,
+        planned: PlannedWork | None,
     ) -> Case | None:
         """Return a new case, or None if another process opened one meanwhile."""
         now = self._clock.now()
@@ -122,6 +135,7 @@ class CaseDesk:
             policy=self.policy,
             now=now,
             faults=faults,
+            planned=planned,
         )
         if work:
             ticket = Ticket(opened_at=now, work=work)
@@ -181,9 +195,8 @@ class CaseDesk:
         changed = policy.deferred(case, until, self.policy, now)
         if isinstance(changed, str):
             return changed
-        told = policy.notice(
-            changed, "maintenance", f"Node {case.node} is taken back later.", now, until
-        )
+        kind = "maintenance" if case.origin is Origin.MAINTENANCE else "failure"
+        told = policy.notice(changed, kind, f"Node {case.node} is taken back later.", now, until)
         row = ("case_deferred", case.node, {"case": case.id, "until": until, "by": by})
         return await self.book.save_case(changed, notices=[told], journal=[row], now=now)
 

@@ -73,7 +73,12 @@ class Mender:
             if case.stage is Stage.RETIRING or 0 < case.retire_at <= self._clock.now():
                 return await self._retirer.turn(hold, case, node)
             if case.stage is not Stage.RETURNING and not policy.is_taken_over(node, case):
-                await self._ask_to_take_over(case, node)
+                work = policy.describe_take_over(node)
+                await self._ask_to_work(case, work, "not taken over")
+                return ()
+            before_work = (Stage.OPENED, Stage.EVIDENCE, Stage.DIAGNOSIS)
+            if case.stage in before_work and policy.is_planned(case):
+                await self._ask_to_work(case, case.reason, "planned maintenance")
                 return ()
             match case.stage:
                 case Stage.OPENED | Stage.EVIDENCE:
@@ -226,12 +231,9 @@ class Mender:
         row = ("case_hardware", case.node, {"case": case.id, "work": chosen.work})
         await self._book.save_case(asked_case, journal=[row], now=now)
 
-    async def _ask_to_take_over(self, case: Case, node: Node) -> None:
-        """A machine that may not be ours is a question for people; nothing is sent to it."""
-        host = Suspect(
-            part="host", kind=PartClass.HOST, confidence=0.0, rule="not taken over", why=case.reason
-        )
-        work = policy.describe_take_over(node)
+    async def _ask_to_work(self, case: Case, work: str, rule: str) -> None:
+        """Hand the whole case to people: nothing is diagnosed, and nothing is sent to the node."""
+        host = Suspect(part="host", kind=PartClass.HOST, confidence=0.0, rule=rule, why=case.reason)
         asked = People(rung=None, suspect=host, attempt=0, work=work)
         await self._ask_people(case, asked, self._clock.now())
 

@@ -23,6 +23,7 @@ class Origin(StrEnum):
     WORK = "work"  # an update, a boot or a look that failed for good
     TENANT = "tenant"
     OPERATOR = "operator"
+    MAINTENANCE = "maintenance"  # planned work by people: nothing is wrong with the node
 
 
 class Service(StrEnum):
@@ -228,8 +229,16 @@ class Notice(Record):
     text: str
     at: float
     effective_at: float = 0.0  # when the node is taken, at the latest; 0: it is not
+    channels: int | None = None  # webhooks that took it when it was written; None: not counted
     sent_at: float = 0.0
     accepted_at: float = 0.0  # the tenant agrees to be drained earlier
+
+    @property
+    def delivery(self) -> str:
+        """Return "sent", "waiting" (a webhook has not taken it yet) or "recorded only"."""
+        if self.sent_at:
+            return "sent"
+        return "recorded only" if self.channels == 0 else "waiting"
 
 
 class JoinedReport(Record):
@@ -273,6 +282,7 @@ class Case(Record):
     deeper: bool = False  # a repeat offender: everything is tested before it is certified
     score: float = 0.0  # of its history, when the case was opened
     drain_at: float = 0.0  # when it is taken from its tenant
+    work_ends_at: float = 0.0  # of planned maintenance, as people expect it; 0: they did not say
     retire_at: float = 0.0  # people decided that the node goes for good, then; 0: they did not
     disks_gone: str = ""  # who destroyed its disks, and how; "": it is erased before it is retired
     opened_at: float

@@ -112,9 +112,14 @@ def write_joined_notice(before: Case, after: Case, now: float) -> Notice | None:
         Service.DRAIN: "It is taken back when the notice ends; move your work, or agree to less.",
         Service.CUT_OFF: "It is taken back now: its results cannot be trusted.",
     }
-    reason = after.reports[-1].reason
-    text = f"Node {after.node} has a further fault: {reason}. {words[after.service]}"
-    joined = notice(after, "failure", text, now, after.drain_at)
+    report = after.reports[-1]
+    planned = report.origin is Origin.MAINTENANCE
+    begin = "Planned maintenance of node {}" if planned else "Node {} has a further fault"
+    if before.origin is Origin.MAINTENANCE and not planned:
+        begin = "Node {} has a fault"
+    text = f"{begin.format(after.node)}: {report.reason}. {words[after.service]}"
+    kind = "maintenance" if planned else "failure"
+    joined = notice(after, kind, text, now, after.drain_at)
     # two reports of one second are two notices
     return joined.model_copy(update={"id": f"{joined.id}/{before.generation}"})
 

@@ -7,6 +7,7 @@ certificate an error has taken away; in between it has its notice.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 
 from provisioner.model.alert import Alert, Classification
 from provisioner.model.base import Record
@@ -80,6 +81,13 @@ class CasePolicy(Record):
     quiet_s: float = 3600.0  # a kept node without faults for so long: its case is closed
 
 
+class PlannedWork(Record):
+    """When planned maintenance begins and ends, in seconds since the epoch; 0: nobody said."""
+
+    begins_at: float = 0.0
+    ends_at: float = 0.0
+
+
 def service_for(classes: Iterable[Classification], origin: Origin, policy: CasePolicy) -> Service:
     """What becomes of a tenant's use of the node."""
     if policy.service != "auto":
@@ -89,7 +97,7 @@ def service_for(classes: Iterable[Classification], origin: Origin, policy: CaseP
         return Service.CUT_OFF  # what it computes, or who it is, cannot be trusted
     if found & {C.HARDWARE, C.SENSOR_CRITICAL, C.SENSOR_FAILURE}:
         return Service.DRAIN
-    if origin in (Origin.TENANT, Origin.CHECK):
+    if origin in (Origin.TENANT, Origin.CHECK, Origin.MAINTENANCE):
         return Service.DRAIN
     return Service.KEEP  # a link of several, or a BMC that is silent: the tenant's work goes on
 
@@ -106,10 +114,13 @@ def opened(
     policy: CasePolicy,
     now: float,
     faults: Sequence[Fault] = (),
+    planned: PlannedWork | None = None,
 ) -> Case:
-    """A new case of a node, with the parts that it has now."""
+    """A new case of a node, with the parts that it has now. `planned`: times of maintenance."""
     serves = node.state is State.RELEASED
     drain_at = now if service is Service.CUT_OFF else now + policy.notice_s
+    if planned is not None and planned.begins_at and service is Service.DRAIN:
+        drain_at = max(now, planned.begins_at)
     return Case(
         id=f"{node.id}-c{number:04d}",
         node=node.id,
@@ -125,6 +136,7 @@ def opened(
         vendor=inventory.vendor if inventory else "",
         profile=node.profile,
         drain_at=drain_at if serves and service is not Service.KEEP else 0.0,
+        work_ends_at=planned.ends_at if planned is not None else 0.0,
         opened_at=now,
     )
 
@@ -314,8 +326,33 @@ def notice(case: Case, kind: str, text: str, now: float, effective_at: float = 0
     )
 
 
+def is_planned(case: Case) -> bool:
+    """Return whether a case is about planned maintenance alone: nothing is diagnosed then."""
+    others = (r for r in case.reports if r.origin is not Origin.MAINTENANCE)
+    return case.origin is Origin.MAINTENANCE and next(others, None) is None
+
+
+def _describe_work(case: Case) -> str:
+    """Return the notice of planned maintenance, with its times."""
+    words = {
+        Service.KEEP: "It goes on serving you meanwhile.",
+        Service.DRAIN: f"It is taken back at {_moment(case.drain_at)}; move your work before that, "
+        "agree to less notice, or ask for another time. It comes back to you afterwards.",
+        Service.CUT_OFF: "It is taken back now. It comes back to you afterwards.",
+    }
+    ends = f" The work is expected to end at {_moment(case.work_ends_at)}."
+    planned = f"Planned maintenance of node {case.node}: {case.reason}. {words[case.service]}"
+    return planned + (ends if case.work_ends_at else "")
+
+
+def _moment(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
 def first_notice(case: Case, now: float) -> Notice:
     """What the tenant hears as soon as the case is opened."""
+    if case.origin is Origin.MAINTENANCE:
+        return notice(case, "maintenance", _describe_work(case), now, case.drain_at)
     words = {
         Service.KEEP: "It goes on serving you; nothing is done to it without another notice.",
         Service.DRAIN: "It is taken back when the notice ends; move your work, or agree to less.",

@@ -14,6 +14,7 @@ from provisioner.checks.check import Check
 from provisioner.model.base import Record
 from provisioner.model.case import Case, Ending, Outcome, RemedyKind
 from provisioner.model.health import Gate
+from provisioner.planning.case_policy import is_planned
 from provisioner.planning.selection import Change, Selection, SelectionPolicy, Standing, select
 
 DAY_S = 86400.0
@@ -72,6 +73,8 @@ def weight(case: Case, seen: Counter[str]) -> float:
     """How much one case says against a node."""
     if case.ending is Ending.REPLACED:
         return 0.0  # it was another host
+    if is_planned(case):
+        return 0.0  # nothing was wrong with it
     if case.ending is Ending.NO_FAULT:
         return 0.5
     found = 1.0

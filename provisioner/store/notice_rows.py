@@ -5,9 +5,12 @@ from __future__ import annotations
 from sqlalchemy import Connection, delete, insert, select, update
 
 from provisioner.model.case import Notice
+from provisioner.model.webhook import Happened, Webhook
+from provisioner.planning.webhooks import wanted
 from provisioner.store import journal as chain
 from provisioner.store.campaign_schema import notices
 from provisioner.store.records import clean, parse
+from provisioner.store.webhook_schema import webhooks
 
 KIND = "notice"
 
@@ -22,6 +25,7 @@ def put_notice(connection: Connection, notice: Notice, *, replace: bool) -> None
     if there and not replace:
         return
     connection.execute(delete(notices).where(mine))
+    notice = notice.model_copy(update={"channels": _count_channels(connection, notice)})
     body = clean(notice.model_dump_json())
     connection.execute(
         insert(notices).values(
@@ -37,6 +41,15 @@ def put_notice(connection: Connection, notice: Notice, *, replace: bool) -> None
         told = {"id", "tenant", "case", "kind", "text", "effective_at"}
         detail = notice.model_dump(mode="json", include=told)
         chain.append(connection, KIND, notice.node, detail, notice.at)
+
+
+def _count_channels(connection: Connection, notice: Notice) -> int:
+    """Return how many webhooks are told of this notice; 0: it is only recorded."""
+    detail = {"tenant": notice.tenant}
+    row = Happened(seq=0, at=notice.at, kind=KIND, node=notice.node, detail=detail, sha256="")
+    listed = connection.execute(select(webhooks.c.name, webhooks.c.body))
+    receivers = (parse(Webhook, body, f"webhooks, {name}") for name, body in listed)
+    return sum(not r.paused_why and wanted(r, row) for r in receivers)
 
 
 def sent(connection: Connection, notice_id: str, now: float) -> None:

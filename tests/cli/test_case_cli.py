@@ -80,7 +80,29 @@ def test_a_tenant_puts_off_agrees_and_hears_of_retirement(data: Path) -> None:
     assert (late.returncode, good.returncode, gone.returncode) == (2, 0, 0)
     case = json.loads(agreed.stdout)
     assert case["drain_at"] <= told[-1]["effective_at"]
-    assert sorted({n["kind"] for n in told}) == ["failure", "maintenance", "retirement"]
+    assert sorted({n["kind"] for n in told}) == ["failure", "retirement"]
+
+
+def test_planned_work_is_no_fault_and_has_its_own_words_and_times(data: Path) -> None:
+    planned = ["case", "open", "n1", "--reason", "PDU work", "--maintenance"]
+    opened = run([*planned, "--begins-in", "72", "--lasts", "4"], data)
+    (case,) = json.loads(run(["case", "list", "--node", "n1", "--json"], data).stdout)
+    (notice,) = json.loads(run(["case", "notices", "--json"], data).stdout)
+    listed = run(["case", "notices"], data)
+    by_tenant = run([*planned, "--tenant"], data)
+
+    assert opened.returncode == 0, opened.stderr
+    assert "recorded only" in opened.stdout
+    assert (case["origin"], case["service"]) == ("maintenance", "drain")
+    assert case["drain_at"] - case["opened_at"] == pytest.approx(72 * 3600, abs=60)
+    assert case["work_ends_at"] - case["drain_at"] == pytest.approx(4 * 3600, abs=60)
+    assert (notice["kind"], notice["channels"]) == ("maintenance", 0)
+    assert notice["effective_at"] == case["drain_at"]
+    assert "fault" not in notice["text"]
+    assert notice["text"].startswith("Planned maintenance of node n1: PDU work. It is taken back")
+    assert "UTC" in notice["text"]
+    assert "recorded" in listed.stdout
+    assert by_tenant.returncode == 2
 
 
 def test_people_say_what_they_did_and_only_where_they_were_asked(data: Path) -> None:

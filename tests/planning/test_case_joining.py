@@ -10,7 +10,7 @@ from provisioner.model.alert import Alert, Classification
 from provisioner.model.case import Case, JoinedReport, Origin, Service, Stage
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.planning import case_joining as joining
-from provisioner.planning.case_policy import CasePolicy
+from provisioner.planning.case_policy import CasePolicy, is_planned
 
 NOW, DAY_S = 1_000_000.0, 86400.0
 SERVING = Node(id="n", kind=NodeKind.HOST, state=State.RELEASED, tenant="red")
@@ -65,6 +65,18 @@ def test_no_order_of_reports_makes_a_service_weaker_or_later() -> None:
                 assert after.drain_at <= before.drain_at
             before = after
         assert (before.service, before.drain_at) == (Service.CUT_OFF, NOW)
+
+
+def test_a_fault_during_planned_maintenance_is_reported_as_a_fault() -> None:
+    planned = case(origin=Origin.MAINTENANCE, service=Service.DRAIN, drain_at=NOW + DAY_S)
+
+    after = join(planned, Service.CUT_OFF)
+
+    assert is_planned(planned)
+    assert not is_planned(after)
+    notice = joining.write_joined_notice(planned, after, NOW)
+    assert notice is not None
+    assert (notice.kind, notice.text[:26]) == ("failure", "Node n has a fault: smoke.")
 
 
 def test_a_weaker_report_is_recorded_and_sends_no_notice() -> None:

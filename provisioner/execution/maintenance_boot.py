@@ -41,17 +41,29 @@ class Stay:
     inventory: Inventory
 
     async def enter(self) -> AgentAddress | Blocker:
-        """The agent of this stay's boot; the image is booted if it does not run."""
+        """The agent of this stay's boot; the image is booted if it does not run.
+
+        A host that came out of a tenant's network is off first, whatever becomes of the image: no
+        system of a former tenant runs in the maintenance network.
+        """
         assert self.node.placement is Placement.MAINTENANCE, self.node.id
         image = self.site.image
         lacking = unusable(image, production=self.site.settings.production)
-        if image is None or lacking:
-            return unavailable(self.node, lacking)
         try:
             rows = await self.hold.entries()
-            if self._is_in(rows) and (agent := await self._agent(rows)) is not None:
+            usable = image is not None and not lacking
+            if usable and self._is_in(rows) and (agent := await self._agent(rows)) is not None:
                 return agent
-            return await self._boot_image(rows, image)
+            if not usable and not self.node.served:
+                return unavailable(self.node, lacking)  # what runs there is no tenant's
+            host = await self.site.reach.redfish(self.node, "host")
+            if isinstance(host, Blocker):
+                return host
+            if (stuck := await self._keep_off(rows, host)) is not None:
+                return stuck
+            if image is None or lacking:
+                return unavailable(self.node, lacking)
+            return await self._boot_image(await self.hold.entries(), image, host)
         except PortError as error:
             return blocked(error, f"{self.node.id}/maintenance")
 
@@ -131,23 +143,32 @@ class Stay:
         limit_s = settings.boot_limit_s if under_way else settings.agent_heartbeat_s
         return await self.site.agents.wait(self.node.id, limit_s)
 
-    async def _boot_image(self, rows: Sequence[LedgerEntry], image: Pin) -> AgentAddress | Blocker:
+    async def _keep_off(self, rows: Sequence[LedgerEntry], host: Redfish) -> Blocker | None:
+        """Switch the host off, unless a boot of the image is under way; why it is not off."""
+        booting, off = await self._current(rows, BOOT), self.off_row(rows)
+        if booting is not None and off is not None:
+            return None
+        if self.node.boots is Boots.SYSTEM:
+            await self.mark(Boots.RAMDISK)
+        if off is not None and self._waits_for_boot(rows, off) and await host.power() is Power.OFF:
+            return None  # a predecessor came so far, and could not boot the image
+        turning = await self._current(rows, OFF)
+        return await do(self.site, self.hold, self._off(host), turning)
+
+    def _waits_for_boot(self, rows: Sequence[LedgerEntry], off: LedgerEntry) -> bool:
+        """Whether nothing was booted since the host was switched off in this stay."""
+        since = [r for r in rows if r.action in (BOOT, LEAVE) and r.intended_at >= off.intended_at]
+        return not since
+
+    async def _boot_image(
+        self, rows: Sequence[LedgerEntry], image: Pin, host: Redfish
+    ) -> AgentAddress | Blocker:
         files = self.site.artifacts
         ready = files.offer if pending(rows, BOOT) is None else files.renew
         if (no := await ready(image.artifact, image.sha256) or self._exhausted(rows)) is not None:
             return no
-        host = await self.site.reach.redfish(self.node, "host")
-        if isinstance(host, Blocker):
-            return host
-        if self.node.boots is Boots.SYSTEM:
-            await self.mark(Boots.RAMDISK)
         url = files.pull_url(image.artifact)
-        booting, off = await self._current(rows, BOOT), self.off_row(rows)
-        if booting is None or off is None:
-            turning = await self._current(rows, OFF)
-            problem = await do(self.site, self.hold, self._off(host), turning)
-            if problem is not None:
-                return problem
+        booting = await self._current(rows, BOOT)
         boot = confirmed(self.site, self._boot(host, url), image.artifact, image.sha256)
         problem = await do(self.site, self.hold, boot, booting)
         if problem is not None:

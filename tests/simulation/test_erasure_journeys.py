@@ -8,6 +8,7 @@ from typing import TypeVar
 
 import pytest
 import virtual_time
+import yaml
 from returned import HOST, HOUR_S, give_back, holds, node_of, until_settled
 from rig import World
 
@@ -161,4 +162,30 @@ def test_a_node_that_was_repaired_is_erased_after_a_person_retries_it(tmp_path: 
 
     assert blocked.state is State.QUARANTINED
     assert (clean.served, clean.boots) == ("", Boots.SYSTEM)
+    assert wrong == []
+
+
+def unpin_image(world: World) -> None:
+    """The overlay pins no maintenance image any more."""
+    overlay = yaml.safe_load(world.files.overlay.read_text())
+    for release in overlay["releases"].values():
+        release.get("images", {}).pop("maintenance", None)
+    overlay.get("images", {}).pop("maintenance", None)
+    world.files.overlay.write_text(yaml.safe_dump(overlay))
+
+
+def test_a_host_out_of_a_tenant_is_off_also_where_no_image_can_be_booted(tmp_path: Path) -> None:
+    async def story(world: World) -> tuple[Node, str, str]:
+        machine = world.site.machines[HOST]
+        before = machine.host.power
+        node = await until_settled(world)
+        await world.clock.sleep(2 * HOUR_S)
+        return node, before, machine.host.power
+
+    (node, before, after), wrong = returned(tmp_path, story, spoil=unpin_image)
+
+    assert node.state is State.QUARANTINED
+    assert node.served
+    assert {b.reason for b in node.blockers} == {Reason.NOT_OFFERED}
+    assert (before, after) == ("On", "Off")
     assert wrong == []

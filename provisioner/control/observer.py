@@ -10,6 +10,7 @@ from provisioner.control.fabric_standing import FabricStanding
 from provisioner.control.neighbours import neighbours
 from provisioner.execution.collector import Collector
 from provisioner.execution.tenancy import Tenancy
+from provisioner.model.erasure import ErasureReport
 from provisioner.model.inventory import DeviceKind, Inventory
 from provisioner.model.matrix import Matrix
 from provisioner.model.node import Boots, Node, NodeKind, Placement, State
@@ -19,6 +20,7 @@ from provisioner.model.standing import Standing
 from provisioner.planning import certification, deployment, erasure, gates, handover
 from provisioner.planning.admission import neighbours_busy
 from provisioner.planning.case_policy import waits_for
+from provisioner.planning.drives import find_strange_drives, list_erased
 from provisioner.planning.entitlement import find_trespasses, foreign, is_stranger
 from provisioner.planning.history import history
 from provisioner.planning.lifecycle import View
@@ -233,6 +235,10 @@ class Observer:
         if inventory is None or unseen:
             return View(unseen=unseen)
         found = await self._plan(node, inventory, operation)
+        strange = find_strange_drives(await self._known_drives(node), inventory)
+        if strange:
+            told = {"inventory": inventory, "strange_drives": strange}
+            return place.model_copy(update=told)
         if report is not None and not certification.judges(report, inventory, node):
             report = None
         selection = await choose(
@@ -278,11 +284,18 @@ class Observer:
             told = {"certificate": certificate, "certificate_blockers": problems}
             return view.model_copy(update=told)  # nothing more need be seen to believe it
         last = await self._store.inventory(node.id)
-        inventory, unseen = await self._collector.refresh(node, last)
+        if node.state is State.CERTIFIED and node.tenant:
+            # parts are read anew before a tenant gets it: drives are exchanged without a boot
+            inventory, unseen = await self._collector.collect(node)
+        else:
+            inventory, unseen = await self._collector.refresh(node, last)
         if inventory is not None and last is not None and inventory.boot_id != last.boot_id:
             inventory, unseen = await self._collector.collect(node)  # parts may be others now
         if inventory is None or unseen:
             return view.model_copy(update={"unseen": unseen})
+        strange: tuple[str, ...] = ()
+        if node.state is State.CERTIFIED:
+            strange = find_strange_drives(await self._known_drives(node), inventory)
         if certificate is not None:
             problems += certification.validity(
                 certificate=certificate,
@@ -305,10 +318,21 @@ class Observer:
             vrf=view.vrf,
             certificate=certificate,
             certificate_blockers=problems,
+            strange_drives=strange,
             neighbours_busy=await self._busy(node),
             tenant_vrf=tenant.vrf if tenant else "",
             in_session=await self._fabric.in_session(node),
         )
+
+    async def _known_drives(self, node: Node) -> tuple[str, ...] | None:
+        """Serials of the drives that were delivered or erased; None: they were never recorded.
+
+        A node of an earlier release has no such record of its own: its last erasure has it.
+        """
+        if node.drives is not None or not node.erasure:
+            return node.drives
+        kept = await self._store.evidence(node.erasure)
+        return None if kept is None else list_erased(ErasureReport.model_validate_json(kept))
 
     async def _system_first(
         self, node: Node, inventory: Inventory, operation: str, *, running: bool

@@ -31,6 +31,7 @@ from provisioner.model.plan import Step
 from provisioner.model.standing import Standing
 from provisioner.model.tenant import MAINTENANCE_VRF, PortPlacement
 from provisioner.planning import certification, entitlement
+from provisioner.planning.drives import list_drives, owe_erasure
 from provisioner.planning.journey import may_enter
 from provisioner.planning.lifecycle import (
     PASSING,
@@ -92,7 +93,8 @@ class Performer:
         """Do what was decided; what stood in the way, or nothing."""
         match turn:
             case Enter():
-                return await self._enter(hold, node, turn.state, turn.why, turn.blockers)
+                entering = owe_erasure(node) if turn.owes_erasure else node
+                return await self._enter(hold, entering, turn.state, turn.why, turn.blockers)
             case Identify():
                 return await self._identify(hold, node)
             case Fence():
@@ -113,6 +115,9 @@ class Performer:
                 return await self._certifier.prove(hold, node, view)
             case Certify():
                 assert view is not None
+                assert view.inventory is not None
+                if node.drives is None:  # taken in by an earlier release
+                    node = node.model_copy(update={"drives": list_drives(view.inventory)})
                 return await self._certifier.certify(hold, node, view)
             case Release():
                 return await self._release(hold, node, turn.vrf)

@@ -9,6 +9,7 @@ from provisioner.execution.erasure import Eraser
 from provisioner.execution.hold import Hold
 from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker
+from provisioner.planning.drives import list_erased
 from provisioner.planning.erasure import sanitized
 from provisioner.ports import Store
 
@@ -33,6 +34,8 @@ async def sanitize(
     changes: dict[str, object] = {"erasure": digest, "note": "sanitized", "served": ""}
     if problems:
         changes |= {"note": str(problems[0]), "served": node.served}
+    else:
+        changes["drives"] = list_erased(report)
     told = {"report": digest, "problems": [str(p) for p in problems]}
     kind = "not_sanitized" if problems else "sanitized"
     await hold.record(node=node.model_copy(update=changes), journal=[(kind, told)])

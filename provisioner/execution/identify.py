@@ -19,6 +19,7 @@ from provisioner.model.inventory import DeviceKind, Inventory
 from provisioner.model.matrix import Matrix, Profile
 from provisioner.model.node import BmcRef, Node, NodeKind
 from provisioner.model.outcome import Blocker, Reason
+from provisioner.planning.drives import record_drives
 from provisioner.planning.lifecycle import PASSING
 from provisioner.planning.profiles import choose_profile
 from provisioner.ports import BmcAddress, PortError
@@ -102,7 +103,7 @@ class Identifier:
         if blockers:
             return Identified(node=node, inventory=inventory, blockers=blockers)
         return Identified(
-            node=node.model_copy(update={"profile": profile}),
+            node=record_drives(node.model_copy(update={"profile": profile}), inventory),
             inventory=inventory,
             facts={"profile": profile, "serial": inventory.system_serial},
         )

@@ -62,6 +62,7 @@ class DeviceKind(StrEnum):
     CPU = "cpu"
     MEMORY = "memory"
     STORAGE = "storage"
+    PSU = "psu"
 
 
 class Device(Record):
@@ -73,7 +74,10 @@ class Device(Record):
     serial: str | None = None
     part: str | None = None
     mac: str | None = None  # base MAC, lowercase with colons
+    macs: tuple[str, ...] = ()  # of a card's ports, sorted, as far as they are listed
     pci: str | None = None  # PCI address, "0000:1b:00.0"
+    uuid: str | None = None  # of a GPU, as its driver prints it without "GPU-"
+    health: str | None = None  # "OK", "Warning", "Critical" as the service reports it
     source: str = ""
 
 
@@ -95,7 +99,9 @@ class Inventory(Record):
     system_uuid: str | None = None
     model: str | None = None
     power: Power = Power.UNKNOWN
+    boot_state: str | None = None  # Redfish BootProgress.LastState of the host: "OSRunning"
     boot_id: str | None = None  # of the host's operating system, from in-band facts
+    drives: tuple[str, ...] = ()  # serials of the drives that the host's own system lists, sorted
     components: tuple[Component, ...] = ()
     devices: tuple[Device, ...] = ()
     gaps: tuple[Gap, ...] = ()

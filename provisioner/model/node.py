@@ -78,6 +78,8 @@ class Node(Record):
     fenced_at: float = 0.0  # when it was last proved to be back in the maintenance VRF
     taken: bool = False  # a person gave its ports to us, whichever network they stand in
     boots: Boots = Boots.SYSTEM
+    # serials of the drives that were delivered with it or last erased; None: not recorded yet
+    drives: tuple[str, ...] | None = None
     erasure: str = ""  # digest of the last erasure report, in the evidence table
     os_disk: str = ""  # serial or WWN of the disk for its system; "": chosen by rule
     certificate: str = ""  # id of the certificate in force

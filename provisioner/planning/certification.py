@@ -33,6 +33,7 @@ _REMEDY = {
     Severity.ISOLATE: "Open a repair case: the part is a candidate for return.",
 }
 _WORST = list(Severity)  # ascending
+_SINCE = ("memory/", "storage/", "psu/")  # parts that earlier releases did not read
 _NOTHING = "nothing"  # instead of a version that is not shown
 
 
@@ -178,6 +179,9 @@ def validity(
     ]
     gone = sorted(set(certificate.serials) - set(serials(inventory)))
     new = sorted(set(serials(inventory)) - set(certificate.serials))
+    if not any(s.startswith(_SINCE) for s in certificate.serials):
+        # of an earlier release, which read none of them; its drives are in the node's record
+        new = [name for name in new if not name.startswith(_SINCE)]
     if absence_counts:
         found += [_invalid(Reason.DRIFT, name, "this part is not there any more") for name in gone]
     found += [_invalid(Reason.DRIFT, name, "this part was not certified") for name in new]

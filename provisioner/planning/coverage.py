@@ -102,6 +102,7 @@ DEVICES: dict[str, frozenset[Domain]] = {
     "memory": frozenset({_M, _C}),
     "storage": frozenset({_D}),
     "bmc": frozenset({_W}),
+    "psu": frozenset({_W}),
 }
 
 

@@ -38,9 +38,13 @@ COMMANDS: tuple[tuple[str, str, float], ...] = (
         60.0,
     ),
     ("system", f"cat {STAMP} /etc/os-release", 20.0),
+    # util-linux lsblk(8): whole drives only; all that is on them is left out
+    ("drives", "lsblk --json --nodeps --output NAME,TYPE,SERIAL,TRAN,RM", 30.0),
     ("nics", "mlxfwmanager --query-format xml", 300.0),
     ("nic_config", "mlxconfig -e -j /dev/stdout q", 300.0),
 )
+
+DRIVES_MAX = 256  # block devices of one host; loops and RAM disks are among them
 
 _BUILD = re.compile(r"-\d+(ubuntu[\w.~]*)?$")  # a package's own revision: "535.129.03-1"
 
@@ -52,6 +56,7 @@ class InbandFacts(Record):
     components: tuple[Component, ...]
     devices: tuple[Device, ...]
     gaps: tuple[Gap, ...]
+    drives: tuple[str, ...] = ()  # serials of the drives of the host, sorted
 
 
 def read(
@@ -76,7 +81,23 @@ def read(
         components=tuple(components),
         devices=tuple(devices),
         gaps=tuple(gaps),
+        drives=_drives(outputs["drives"], gaps) if "drives" in outputs else (),
     )
+
+
+def _drives(evidence: Evidence, gaps: list[Gap]) -> tuple[str, ...]:
+    """Return the serials of the drives in the host, as `lsblk` lists them.
+
+    USB devices are left out: BMCs show their virtual media so, with serials of their own.
+    """
+    try:
+        listed = json.loads(evidence.text)["blockdevices"]
+        shown = [d for d in listed[:DRIVES_MAX] if d["type"] == "disk" and d["tran"] != "usb"]
+        found = {d["serial"].strip() for d in shown if d["serial"]}
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        gaps.append(_gap(evidence, "not the list of drives of lsblk"))
+        return ()
+    return tuple(sorted(s for s in found if re.fullmatch(r"[!-~]([ -~]{0,62}[!-~])?", s)))
 
 
 def _gap(evidence: Evidence, detail: str, reason: Reason = Reason.MALFORMED) -> Gap:

@@ -17,6 +17,7 @@ from provisioner.model.node import Node, NodeKind, Placement, State
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.plan import Plan, Step
 from provisioner.model.tenant import PortPlacement
+from provisioner.planning.drives import describe_strange_drives
 from provisioner.planning.fabric_session import proved
 from provisioner.planning.journey import may_enter
 from provisioner.planning.selection import Selection
@@ -62,16 +63,18 @@ class View(Record):
     certificate_blockers: tuple[Blocker, ...] = ()  # why the one in force is not valid any more
     neighbours_busy: tuple[str, ...] = ()  # switches of this node's ports that are being upgraded
     owed: tuple[Blocker, ...] = ()  # why it must be erased before anything else
+    strange_drives: tuple[str, ...] = ()  # that were neither delivered with it nor erased
     repair: str | None = None  # it has a case: "" is due now, else what it waits for
     tenant_vrf: str = ""  # VRF of the tenant that the node is allocated to
 
 
 class Enter(Record):
-    """Go to another state."""
+    """Go to another state. `owes_erasure`: a drive was exchanged, it is a stranger's."""
 
     state: State
     why: str
     blockers: tuple[Blocker, ...] = ()
+    owes_erasure: bool = False
 
 
 class Identify(Record):
@@ -214,6 +217,8 @@ def _validating(node: Node, view: View, poll_s: float) -> Turn:
         return Fence(trespass=view.trespass)
     if view.owed:
         return Enter(state=State.CONVERGING, why=str(view.owed[0]))
+    if view.strange_drives:
+        return _erase_strange_drives(node, view)
     if view.fabric_wait:
         return _waiting_for_partners(view, poll_s)
     assert view.plan is not None
@@ -237,6 +242,12 @@ def _validating(node: Node, view: View, poll_s: float) -> Turn:
     return Certify()
 
 
+def _erase_strange_drives(node: Node, view: View) -> Turn:
+    """Back to where it is erased; its certificate ends with that."""
+    why = str(describe_strange_drives(node.id, view.strange_drives))
+    return Enter(state=State.CONVERGING, why=why, owes_erasure=True)
+
+
 def _waiting_for_partners(view: View, poll_s: float) -> Turn:
     if view.neighbours_busy and not view.in_session:
         # that switch may be waiting for us to leave
@@ -253,6 +264,8 @@ def _certified(node: Node, view: View, poll_s: float) -> Turn:
         return Fence(trespass=view.trespass)
     if node.served and node.served != node.tenant:
         return Enter(state=State.CONVERGING, why=f"it served {node.served}")
+    if view.strange_drives:
+        return _erase_strange_drives(node, view)
     if view.certificate is None or view.certificate_blockers:
         why = str(view.certificate_blockers[0]) if view.certificate_blockers else "no certificate"
         return Enter(state=State.CONVERGING, why=why)

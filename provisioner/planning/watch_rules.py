@@ -114,7 +114,9 @@ def swaps(certificate: Certificate, seen: Inventory) -> tuple[Found, ...]:
             continue
         if slot in had and had[slot] != serial:
             words = f"{had[slot]} was certified, now it is {serial}"
-            swap = Found(id="PartSwap", target=slot, classifications=(C.PART_SWAP,), message=words)
+            # a power supply is exchanged while the node serves: that takes nobody's node away
+            meaning = C.DRIFT if slot.startswith("psu/") else C.PART_SWAP
+            swap = Found(id="PartSwap", target=slot, classifications=(meaning,), message=words)
             found.append(swap)
     return tuple(found[:ITEMS_MAX])
 

@@ -9,9 +9,11 @@ from provisioner.model.inventory import Component, Device, DeviceKind, Inventory
 from provisioner.model.outcome import Gap, Reason
 from provisioner.quirks import UNKNOWN, Quirk
 from provisioner.redfish.firmware import Firmware
+from provisioner.redfish.host_parts import read_host_parts, read_port_macs
 from provisioner.redfish.parsing import Json, link, mac, mac_of_guid, name_of, text
 from provisioner.redfish.parts import (
     Parts,
+    boot_state_of,
     host_manager,
     host_system,
     is_dpu,
@@ -54,6 +56,7 @@ async def everything(walk: Walk, quirk: Quirk, node: str, bmc: str) -> Inventory
         system_uuid=text(host.data.get("UUID")) if host is not None else None,
         model=_model(systems, devices),
         power=power_of(host_system(systems)),
+        boot_state=boot_state_of(host_system(systems)),
         components=components,
         devices=devices,
         gaps=_once(gaps),
@@ -76,6 +79,7 @@ async def versions(walk: Walk, quirk: Quirk, node: str, bmc: str) -> Inventory:
         node=node,
         vendor=quirk.name,
         power=power_of(host_system(systems)),
+        boot_state=boot_state_of(host_system(systems)),
         components=components,
         gaps=_once((*_root_gaps(root, quirk, systems), *walk.gaps, *firmware.gaps)),
     )
@@ -162,8 +166,11 @@ async def _host_parts(
         parts.processors(system, listed)
     parts.chassis(chassis)
     for resource in chassis:
-        adapters = await walk.first(resource.data, "NetworkAdapters")
-        parts.adapters(of_type(adapters, "NetworkAdapter"))
+        adapters = of_type(await walk.first(resource.data, "NetworkAdapters"), "NetworkAdapter")
+        parts.adapters(adapters)
+        for adapter in adapters:
+            parts.set_macs(adapter.path, await read_port_macs(walk, adapter))
+    parts.fitted(await read_host_parts(walk, host_system(systems), chassis))
     if any(d.kind is DeviceKind.GPU for d in parts.devices):
         return
     for resource in chassis:

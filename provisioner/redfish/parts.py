@@ -16,6 +16,8 @@ from provisioner.redfish.walk import Resource
 
 _BASEBOARD_SYSTEM = re.compile(r"HGX|Baseboard", re.IGNORECASE)
 _BASEBOARD_CHASSIS = re.compile(r"^(HGX_Chassis_\d+|UBB_\d+)$")
+# GB200: each carries CPU and GPUs, and has FRU data of its own (facts: hardware)
+_MODULE_CHASSIS = re.compile(r"^(?:HGX_|MGX_)?(ProcessorModule_\d+)$")
 _NVSWITCH = re.compile(r"^(?:HGX_|MGX_)?(NVSwitch_\d+)$")
 _GPU = re.compile(r"^(GPU|Video\.Slot)", re.IGNORECASE)
 _DPU_SYSTEM = re.compile(r"bluefield", re.IGNORECASE)
@@ -123,6 +125,8 @@ class Parts:
             name = ident(resource)
             if _BASEBOARD_CHASSIS.match(name):
                 self._baseboard(resource)
+            elif found := _MODULE_CHASSIS.match(name):
+                self._add(DeviceKind.BASEBOARD, resource, slot=found[1])
             elif found := _NVSWITCH.match(name):
                 self._add(DeviceKind.NVSWITCH, resource, slot=found[1])
 
@@ -150,6 +154,17 @@ class Parts:
             said = (text(adapter.data.get(k)) or "" for k in ("Model", "PartNumber", "Name"))
             dpu = any(_DPU_CARD.search(s) for s in said)
             self._add(DeviceKind.DPU if dpu else DeviceKind.NIC, adapter)
+
+    def fitted(self, devices: Iterable[Device]) -> None:
+        """Parts that were read from collections of their own."""
+        self._found += devices
+
+    def set_macs(self, source: str, macs: tuple[str, ...]) -> None:
+        """MAC addresses of the ports of the card that was read from `source`."""
+        self._found = [
+            d.model_copy(update={"macs": macs}) if d.source == source and macs else d
+            for d in self._found
+        ]
 
     def card(self, system: Resource, chassis: Sequence[Resource], base_mac: str | None) -> None:
         """The BlueField whose own BMC this is. Its slot is the name of that BMC."""
@@ -195,8 +210,15 @@ def _device(kind: DeviceKind, resource: Resource, slot: str) -> Device:
         model=text(data.get("Model")),
         serial=text(data.get("SerialNumber")),
         part=text(data.get("PartNumber")),
+        uuid=text(data.get("UUID")) if kind is DeviceKind.GPU else None,
+        health=text(at(data, "Status", "Health")),
         source=resource.path,
     )
+
+
+def boot_state_of(system: Resource | None) -> str | None:
+    """Return how far the host has booted, as its service reports it."""
+    return text(at(system.data, "BootProgress", "LastState")) if system is not None else None
 
 
 def present(resource: Resource) -> bool:

@@ -36,6 +36,7 @@ TOOLS: tuple[tuple[str, Tool, float], ...] = (
     ("cat /etc/provisioner-release /etc/os-release", outputs_system.system, 0.1),
     ("cat /etc/provisioner-release", outputs_system.stamp, 0.1),
     ("exec 9>>/run/lock/provisioner-tools; ", reset_gpus, 45.0),
+    ("lsblk --json --nodeps --output ", outputs_system.lsblk, 0.1),
     ("nvidia-smi ", outputs_gpu.nvidia_smi, 1.5),
     ("dpkg-query -W -f ", outputs_system.dpkg_query, 0.2),
     ("mlxfwmanager --query-format xml", outputs_nic.mlxfwmanager, 12.0),

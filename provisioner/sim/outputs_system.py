@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 
 from provisioner.sim.host import HostView, Output
@@ -33,6 +34,20 @@ def system(view: HostView, _command: str) -> Output:
     said = _image(view)
     missing = "" if said else "cat: /etc/provisioner-release: No such file or directory\n"
     return Output(0 if said else 1, said + 'ID=ubuntu\nVERSION_ID="22.04"\n', missing)
+
+
+def lsblk(view: HostView, command: str) -> Output:
+    """Drives and a loop device, as util-linux 2.37 prints them as JSON (misc-utils/lsblk.c)."""
+    columns = command.rpartition(" ")[2].lower().split(",")
+    every = [
+        {"name": disk.name.removeprefix("/dev/"), "type": "disk", "serial": disk.device.serial,
+         "tran": "nvme", "rm": False}
+        for disk in view.machine.disks.values()
+        if disk.device.present
+    ]  # fmt: skip
+    every.append({"name": "loop0", "type": "loop", "serial": None, "tran": None, "rm": False})
+    shown = [{c: device[c] for c in columns} for device in every]
+    return Output(0, json.dumps({"blockdevices": shown}, indent=3) + "\n")
 
 
 def stamp(view: HostView, _command: str) -> Output:

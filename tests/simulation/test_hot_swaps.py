@@ -1,0 +1,92 @@
+"""A drive that is exchanged while a node waits for its tenant goes to no tenant unerased."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import virtual_time
+from rig import World
+from test_returns import HOST, state, want
+
+from provisioner.model.certificate import Certificate
+from provisioner.model.node import Node, Placement, State
+from provisioner.sim.disks import fit_disks
+from provisioner.sim.machine import Machine
+
+SLOT, SERIAL, HOUR_S = "NVMe_2", "S64HSTRANGER01", 3600.0
+
+
+def swap_drive(machine: Machine) -> None:
+    """Pull a drive while the host runs, and put in another one that somebody has used."""
+    device = machine.devices[SLOT]
+    device.serial = SERIAL
+    fresh = fit_disks({SLOT: device})[SLOT]
+    fresh.name, fresh.bootable = machine.disks[SLOT].name, False
+    fresh.content, fresh.holds = b"another customer's data", "tenant"
+    machine.disks[SLOT] = fresh
+
+
+async def release_after_swap(directory: Path, *, at_once: bool, in_bmc: bool) -> tuple[
+    Node, str, Certificate, Certificate, list[str]
+]:  # fmt: skip
+    """Certify, swap a drive, ask for the node: as it is released."""
+    world = World(directory, nodes=1, seed=9)
+    if not in_bmc:
+        tree = world.services[world.site.urls[f"{HOST}/host"]].tree
+        for path in [p for p in tree.resources if "/NVMeSSD/Drives/" in p]:
+            del tree.resources[path]
+    await world.take_in()
+    await want(world, 0)
+    await world.start()
+    certified = await state(world, State.CERTIFIED)
+    first = await world.store.certificate(certified.certificate)
+    machine = world.site.machines[HOST]
+    swap_drive(machine)
+    if not at_once:
+        await world.clock.sleep(2 * HOUR_S)
+    await want(world, 1)
+    seen_outside: list[str] = []
+    for _ in range(24 * 180):
+        await world.clock.sleep(20.0)
+        node = await world.store.node(HOST)
+        assert node is not None
+        if node.placement is not Placement.MAINTENANCE:
+            seen_outside.append(machine.disks[SLOT].holds)
+        if node.state is State.RELEASED:
+            break
+    assert node.state is State.RELEASED, node.note
+    second = await world.store.certificate(node.certificate)
+    assert first is not None
+    assert second is not None
+    wrong = await world.violations()
+    await world.crash()
+    return node, machine.disks[SLOT].holds, first, second, [*wrong, *set(seen_outside)]
+
+
+@pytest.mark.parametrize("at_once", [True, False], ids=["just before", "hours before"])
+def test_a_drive_swapped_while_certified_is_erased_before_the_release(
+    tmp_path: Path, at_once: bool
+) -> None:
+    node, holds, first, second, seen = virtual_time.run(
+        release_after_swap(tmp_path, at_once=at_once, in_bmc=True)
+    )
+
+    assert holds in ("erased", "image")
+    assert set(seen) <= {"erased", "image"}
+    assert first.id != second.id
+    assert any(s.startswith(f"storage/{SLOT}=") and SERIAL not in s for s in first.serials)
+    assert f"storage/{SLOT}={SERIAL}" in second.serials
+    assert SERIAL in (node.drives or ())
+    assert any(s.startswith("memory/") for s in second.serials)
+
+
+def test_a_swap_that_only_the_host_itself_shows_is_seen_too(tmp_path: Path) -> None:
+    node, holds, first, _, seen = virtual_time.run(
+        release_after_swap(tmp_path, at_once=True, in_bmc=False)
+    )
+
+    assert not any(s.startswith("storage/") for s in first.serials)
+    assert holds in ("erased", "image")
+    assert set(seen) <= {"erased", "image"}
+    assert SERIAL in (node.drives or ())

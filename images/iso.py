@@ -20,6 +20,11 @@ LABEL = "PROVISIONER"
 # COMMAND_LINE_SIZE of x86 (Linux, arch/x86/include/asm/setup.h) is 2048 with the final zero; the
 # boot loader adds BOOT_IMAGE and initrd in front
 CMDLINE_MAX = 1900
+# The daemon puts the token of one boot into this slot while a BMC reads the image; the
+# ironic-python-agent takes its token from this argument (config.py, `agent_token`). An image that
+# another server gives keeps the slot, and its agent takes the token of its lookup instead.
+BOOT_SLOT = "provisioner-boot-token-slot-000000000000000000000000000000000000"
+BOOT_ARGUMENT = f"ipa-agent-token={BOOT_SLOT}"
 _CMDLINE = re.compile(r"[A-Za-z0-9_.,:;=/+@%\[\]-]+( [A-Za-z0-9_.,:;=/+@%\[\]-]+)*")
 ESP_SLACK_KIB = 1024
 
@@ -90,7 +95,7 @@ def isolinux_config(cmdline: str) -> str:
 
 def make(kernel: Path, initramfs: Path, cmdline: str, out: Path) -> None:
     """Write the ISO. Raises BadInput if a tool or boot loader is missing, or a tool fails."""
-    checked_cmdline(cmdline)
+    cmdline = checked_cmdline(f"{cmdline} {BOOT_ARGUMENT}")
     loaders()
     for tool, package in TOOLS.items():
         if shutil.which(tool) is None:

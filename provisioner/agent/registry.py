@@ -32,11 +32,14 @@ class AgentRegistry:
         self._look_s = look_s
         self._turns: dict[str, asyncio.Lock] = {}  # node -> one command at a time
 
-    async def expect(self, node: str, macs: Sequence[str], limit_s: float) -> None:
+    async def expect(
+        self, node: str, macs: Sequence[str], limit_s: float, *, through_boot: bool = False
+    ) -> Secret | None:
         own = sorted(set(filter(None, map(normal_mac, macs))))
         assert own, f"{node}: an agent is expected by its addresses, and none was given"
         now = self._clock.now()
-        await self._sessions.begin(node, own, now, now + limit_s)
+        token = await self._sessions.begin(node, own, now, now + limit_s, through_boot=through_boot)
+        return Secret(token) if token else None
 
     async def present(self, node: str) -> AgentAddress | None:
         session = await self._sessions.of(node)

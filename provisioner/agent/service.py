@@ -71,6 +71,9 @@ class AgentService:
         if not session.handed_at:
             token = await self._sessions.hand_out(session, peer, now) or protocol.HIDDEN
             log.info("%s: its maintenance agent looked itself up from %s", session.node, peer)
+        elif not session.peer:  # its token came with its image
+            await self._sessions.change(session.node, peer=peer)
+            log.info("%s: its maintenance agent looked itself up from %s", session.node, peer)
         elif peer != session.peer:
             # harmless to answer: no token is in it; but two machines claim one address
             detail = f"looked up again, from {protocol.printable(peer, 60)}"

@@ -12,6 +12,7 @@ from provisioner.agent.protocol import node_uuid
 from provisioner.model.agent import AgentSession
 from provisioner.ports import AgentRows, Credentials, Secret
 
+BOOT_TOKEN_CHARS = 64  # as long as the slot of an image (`execution/boot_images.py`)
 NewToken = Callable[[], str]  # at least 32 characters (ironic-python-agent 13.0.0, agent.py)
 
 
@@ -46,15 +47,36 @@ class Sessions:
         """The session of the node that agents know by `uuid`."""
         return next((s for s in await self.all() if s.uuid == uuid), None)
 
-    async def begin(self, node: str, macs: Sequence[str], now: float, until: float) -> None:
-        """A new session; the token of the earlier one is worth nothing from here on."""
+    async def begin(
+        self,
+        node: str,
+        macs: Sequence[str],
+        now: float,
+        until: float,
+        *,
+        through_boot: bool = False,
+    ) -> str:
+        """A new session; the token of the earlier one is worth nothing from here on.
+
+        `through_boot`: returns the token, which counts as handed out. Else "": a lookup gets it.
+        """
         await self._load()
+        token = self._new_token().ljust(BOOT_TOKEN_CHARS, ".") if through_boot else ""
         self._tokens[node] = ""
         session = AgentSession(
-            node=node, uuid=node_uuid(node), macs=tuple(macs), expected_at=now, until=until
+            node=node,
+            uuid=node_uuid(node),
+            macs=tuple(macs),
+            expected_at=now,
+            until=until,
+            handed_at=now if through_boot else 0.0,
         )
         await self.save(session)
         await self._credentials.remove(_name(node))
+        if through_boot:
+            await self._credentials.put(_name(node), "agent", Secret(token))
+            self._tokens[node] = token
+        return token
 
     async def end(self, session: AgentSession) -> None:
         """The node leaves the ramdisk."""

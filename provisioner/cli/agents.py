@@ -69,7 +69,7 @@ def _state(session: AgentSession, now: float) -> str:
         return "up"
     if now > session.until:
         return "never came"
-    return "looked up" if session.handed_at else "expected"
+    return "looked up" if session.peer else "expected"
 
 
 def _time(at: float) -> str:

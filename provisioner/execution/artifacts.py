@@ -13,8 +13,10 @@ from pathlib import Path
 
 from aiohttp import web
 
+from provisioner.execution.boot_images import BootTickets, find_slots, serve_ticket
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.outside_files import unnamed
+from provisioner.ports import Secret
 
 CHUNK_BYTES = 1024 * 1024
 Verified = tuple[str, int, int, int]  # a file's name, inode, size and time of its last change
@@ -33,6 +35,8 @@ class Artifacts:
         self.url = url.rstrip("/")
         self._verified: dict[Verified, str] = {}
         self._served: dict[str, Verified] = {}
+        self._slots: dict[Verified, tuple[int, ...]] = {}
+        self.boots = BootTickets()
 
     async def resolve(self, name: str, sha256: str) -> Path | Blocker:
         """The verified file, or why it may not be used. The digest is computed once per file."""
@@ -84,21 +88,44 @@ class Artifacts:
         """Where a device fetches a file that was offered before."""
         return f"{self.url}/{name}"
 
+    async def takes_token(self, name: str) -> bool:
+        """Return whether a boot image that was offered before has a slot for a token."""
+        verified = self._served[name]
+        if verified not in self._slots:
+            self._slots[verified] = await asyncio.to_thread(find_slots, self.directory / name)
+        return bool(self._slots[verified])
+
+    def boot_url(self, node: str, name: str, token: Secret) -> str:
+        """Return where the BMC of a node fetches an image that carries the token of this boot."""
+        ticket = self.boots.issue(node, name, self._slots[self._served[name]], token)
+        return f"{self.url}/boot/{ticket.id}/{name}"
+
     def application(self) -> web.Application:
         """A read-only HTTP application that serves resolved files, and nothing else."""
         app = web.Application()
         # BlueField's BMC takes a server and a path with a slash of its own (facts: redfish 3.3)
         app.router.add_get(r"/{extra:/?}{name:[^/]+}", self._serve)
+        app.router.add_get(r"/boot/{ticket:[0-9a-f]{32}}/{name:[^/]+}", self._serve_boot)
         return app
 
-    async def _serve(self, request: web.Request) -> web.StreamResponse:
+    async def _serve_boot(self, request: web.Request) -> web.StreamResponse:
         name = request.match_info["name"]
+        ticket = self.boots.find(request.match_info["ticket"], name)
+        if ticket is None:
+            raise web.HTTPNotFound
+        return await serve_ticket(request, self._find_served(name), ticket)
+
+    async def _serve(self, request: web.Request) -> web.StreamResponse:
+        return web.FileResponse(self._find_served(request.match_info["name"]))
+
+    def _find_served(self, name: str) -> Path:
+        """Return a file that was resolved and is still the same; raises HTTPNotFound."""
         path, verified = self.directory / name, self._served.get(name)
         stat = None if verified is None else _file_stat(path)
         # exchanged since it was verified: it is offered again when somebody has resolved it again
         if stat is None or verified != (name, stat.st_ino, stat.st_size, stat.st_mtime_ns):
             raise web.HTTPNotFound
-        return web.FileResponse(path)
+        return path
 
 
 def _file_stat(path: Path) -> os.stat_result | None:

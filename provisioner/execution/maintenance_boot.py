@@ -167,9 +167,8 @@ class Stay:
         ready = files.offer if pending(rows, BOOT) is None else files.renew
         if (no := await ready(image.artifact, image.sha256) or self._exhausted(rows)) is not None:
             return no
-        url = files.pull_url(image.artifact)
         booting = await self._current(rows, BOOT)
-        boot = confirmed(self.site, self._boot(host, url), image.artifact, image.sha256)
+        boot = confirmed(self.site, self._boot(host, image.artifact), image.artifact, image.sha256)
         problem = await do(self.site, self.hold, boot, booting)
         if problem is not None:
             return problem
@@ -220,7 +219,18 @@ class Stay:
 
         return self._work(OFF, look, send, finish, {"off_s": off_s})
 
-    def _boot(self, host: Redfish, url: str) -> Work:
+    async def _open_window(self, macs: Sequence[str], limit_s: float, name: str) -> str:
+        """Expect the agent of this boot; where the BMC fetches its image, with the token in it.
+
+        An image without a slot, or one that an outside server gives, carries no token: then the
+        first lookup with an address of this node gets it.
+        """
+        agents, files = self.site.agents, self.site.artifacts
+        through_boot = await files.takes_token(name)
+        token = await agents.expect(self.node.id, macs, limit_s, through_boot=through_boot)
+        return files.pull_url(name) if token is None else files.boot_url(self.node.id, name, token)
+
+    def _boot(self, host: Redfish, name: str) -> Work:
         settings = self.site.settings
 
         async def look() -> Snapshot | Blocker:
@@ -233,17 +243,20 @@ class Stay:
             if (stuck := await power_off(self.site, self.node, host)) is not None:
                 return stuck
             limit_s = settings.maintenance_boot_limit_s + settings.power_limit_s
-            await self.site.agents.expect(self.node.id, macs, limit_s)
-            refused = await offer(host, url)
+            refused = await offer(host, await self._open_window(macs, limit_s, name))
             if refused is None:
                 refused = await power_on(self.site, self.node, host)
             return refused if refused is not None else Sent()
 
         async def finish(_entry: LedgerEntry) -> Blocker | None:
             found = await self.site.agents.wait(self.node.id, settings.maintenance_boot_limit_s)
-            return None if found is not None else self._silent()
+            if found is None:
+                return self._silent()
+            self.site.artifacts.boots.withdraw(self.node.id)  # it runs from memory now
+            return None
 
-        return self._work(BOOT, look, send, finish, {"image": url})
+        image = self.site.artifacts.pull_url(name)
+        return self._work(BOOT, look, send, finish, {"image": image})
 
     def _leave(
         self,

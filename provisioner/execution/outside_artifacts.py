@@ -45,6 +45,10 @@ class OutsideArtifacts(Artifacts):
         """Where a device fetches a file that was offered before."""
         return self._server.address(name)
 
+    async def takes_token(self, name: str) -> bool:
+        """Return False: devices read there for themselves, and no slot can be filled."""
+        return False
+
     async def resolve(self, name: str, sha256: str) -> Path | Blocker:
         """The verified file here; fetched once, whoever asks for it and how many."""
         if not judge.plain(name):

@@ -41,8 +41,14 @@ class Agents(Protocol):
     An agent is answered only while its node is expected to boot, and only for its own MACs.
     """
 
-    async def expect(self, node: str, macs: Sequence[str], limit_s: float) -> None:
-        """Open the window for one boot: earlier agents of this node are forgotten, tokens too."""
+    async def expect(
+        self, node: str, macs: Sequence[str], limit_s: float, *, through_boot: bool = False
+    ) -> Secret | None:
+        """Open the window for one boot: earlier agents of this node are forgotten, tokens too.
+
+        `through_boot`: the token of 64 characters is returned, to be put into the image that this
+        host boots; a lookup gives it to no one. Else the first lookup gets it.
+        """
         ...
 
     async def present(self, node: str) -> AgentAddress | None:

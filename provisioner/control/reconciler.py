@@ -24,6 +24,7 @@ from provisioner.ports import Clock, DamagedRow, Fenced, PortError, StaleWrite, 
 from provisioner.settings import Settings
 
 log = logging.getLogger(__name__)
+WAITS_MAX = 8  # blockers of one wait that are written down
 
 
 class Reconciler:
@@ -101,7 +102,7 @@ class Reconciler:
                 await self._store.end_operation(hold.operation, OperationStatus.DONE, turn.why)
                 return
             if isinstance(turn, Wait):
-                await self._note(hold, turn.why)
+                await self._note(hold, turn.why, blockers)
             if not failures and not unseen and self.leaves(hold.operation.id):
                 return  # between two turns nothing is known here that is not stored
             if isinstance(turn, Wait):
@@ -149,11 +150,13 @@ class Reconciler:
             )
         return turn
 
-    async def _note(self, hold: Hold, why: str) -> None:
-        """What the node waits for, where people look for it."""
+    async def _note(self, hold: Hold, why: str, blockers: Sequence[Blocker]) -> None:
+        """Record what the node waits for, where people look for it, with what would help."""
         node = await self._store.node(hold.operation.node)
         if node is not None and node.note != why:
-            await hold.record(node=node.model_copy(update={"note": why}))
+            told = [b.model_dump(mode="json") for b in blockers[:WAITS_MAX]]
+            journal = [("waits", {"blockers": told})] if told else ()
+            await hold.record(node=node.model_copy(update={"note": why}), journal=journal)
 
     async def _park(self, hold: Hold, why: Blocker) -> None:
         node = await self._store.node(hold.operation.node)

@@ -114,6 +114,20 @@ class Collector:
         merged = merge(heard, [inventory for _, inventory in seen], facts, None)
         return merged.model_copy(update={"gaps": (*merged.gaps, *gaps)})
 
+    def last_of_bmcs(self, node: Node) -> Inventory | None:
+        """Return what the BMCs gave at the last look, without asking them again.
+
+        It lacks everything that only the host itself shows. None: the host's BMC gave nothing.
+        """
+        read = [(b, self._seen.get((node.id, b.name))) for b in node.bmcs]
+        heard = [(bmc, last[1]) for bmc, last in read if last is not None]
+        if not any(bmc.kind == "host" for bmc, _ in heard):
+            return None
+        facts = InbandFacts(boot_id=None, components=(), devices=(), gaps=())
+        bmcs = tuple(bmc for bmc, _ in heard)
+        only = node.model_copy(update={"bmcs": bmcs})
+        return merge(only, [seen for _, seen in heard], facts, None)
+
     async def _gather(self, node: Node, last: Inventory | None, *, fresh_s: float) -> Collected:
         if node.kind is NodeKind.SWITCH:
             return await self._switch(node)

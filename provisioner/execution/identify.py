@@ -76,15 +76,24 @@ class Identifier:
     async def _survey(self, node: Node, blockers: tuple[Blocker, ...]) -> Identified:
         """What a node shows that was not taken over, and what else will stand in its way.
 
-        Not after failures that pass: the whole turn is repeated then.
+        After failures that pass the whole turn is repeated: then only a profile that cannot fit,
+        whatever the host itself will show, is named from the BMCs alone.
         """
         if all(b.reason in PASSING for b in blockers):
-            return Identified(node=node, blockers=blockers)
+            return Identified(node=node, blockers=(*self._unfit(node), *blockers))
         inventory = await self._collector.survey(node)
         if inventory is None:
             return Identified(node=node, blockers=blockers)
         more = self._judge(node, inventory).blockers
         return Identified(node=node, inventory=inventory, blockers=(*blockers, *more))
+
+    def _unfit(self, node: Node) -> tuple[Blocker, ...]:
+        """Return the blocker of a machine that no profile fits, by what its BMCs gave just now."""
+        seen = self._collector.last_of_bmcs(node)
+        if seen is None:
+            return ()
+        found = self._judge(node, seen).blockers
+        return tuple(b for b in found if b.reason is Reason.NO_PROFILE)
 
     def _judge(self, node: Node, inventory: Inventory) -> Identified:
         release = self._matrix.releases.get(node.release)

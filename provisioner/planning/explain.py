@@ -135,7 +135,7 @@ def _why(seen: Situation) -> Iterator[str]:
     if asked is not None:
         request = word(str(asked["detail"].get("request", "something")))
         yield f"The last thing that a person asked of it: {request}, {ago(seen.now - asked['at'])}."
-    yield from (f"{_blocked(b)}." for b in seen.node.blockers)
+    yield from (f"{_blocked(b)}." for b in (*seen.node.blockers, *_waited_for(seen)))
     if seen.node.attempts:
         yield f"Automatic remedies tried since its last certificate: {seen.node.attempts}."
     if seen.case is not None:
@@ -204,6 +204,10 @@ def _unblock(seen: Situation) -> Iterator[str]:
         if blocker.unblock not in told:
             told.add(blocker.unblock)
             yield f"{word(blocker.subject)}: {word(blocker.unblock)}."
+    for blocker in _waited_for(seen):
+        if blocker.unblock not in told:
+            told.add(blocker.unblock)
+            yield f"It waits for {word(blocker.subject)}: {word(blocker.unblock)}."
     node, limit_s = seen.node, JOURNEY[seen.node.state].limit_s
     if node.entered_at and seen.now - node.entered_at > limit_s:
         name = node.blockers[0].subject if node.blockers else (node.note or "nothing was recorded")
@@ -228,6 +232,15 @@ def _unblock(seen: Situation) -> Iterator[str]:
         )
     unclear = [e for e in seen.under_way if e.status == "unclear"]
     yield from (f"Whether this happened cannot be told: {word(e.action)}." for e in unclear)
+
+
+def _waited_for(seen: Situation) -> tuple[Blocker, ...]:
+    """Return what the last turn failed on, if the node still waits for exactly that."""
+    row = _newest(seen.history, "waits")
+    if row is None:
+        return ()
+    found = tuple(Blocker.model_validate(b, strict=False) for b in row["detail"]["blockers"])
+    return found if found and str(found[0]) == seen.node.note else ()
 
 
 def _worthless(seen: Situation) -> bool:

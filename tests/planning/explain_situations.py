@@ -174,6 +174,11 @@ SITUATIONS: dict[str, Situation] = {
     "a_stranger": Situation(
         node=node(State.DISCOVERED, profile="", release="", placement=Placement.NONE), now=NOW
     ),
+    "waits_for_ssh": Situation(
+        node=node(State.DISCOVERED, profile="", placement=Placement.NONE, note=str(SILENT)),
+        now=NOW,
+        history=(row("waits", 3, blockers=[SILENT.model_dump(mode="json")]),),
+    ),
     "intake": Situation(node=node(State.INTAKE, placement=Placement.NONE), now=NOW),
     "converging": Situation(
         node=node(State.CONVERGING, note="part.0 1.0 → 2.0: it runs 1.0"),

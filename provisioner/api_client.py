@@ -19,7 +19,7 @@ from typing import Any
 import aiohttp
 from yarl import URL
 
-from provisioner.bounded_http import FAILURES, Trust, own_url
+from provisioner.bounded_http import FAILURES, Trust, error_words, own_url
 from provisioner.model.input_error import InputError
 from provisioner.ports import Malformed, PortError, Secret, TooLarge, Unreachable
 from provisioner.redfish.sse import Frame, SseReader
@@ -179,5 +179,4 @@ def _document(content_type: str, content: bytes) -> Any:
 
 
 def _unreachable(base: URL, error: BaseException) -> Unreachable:
-    detail = str(error)[:300] or type(error).__name__
-    return Unreachable(f"{base}: {detail}", maybe_executed=True)
+    return Unreachable(f"{base}: {error_words(error)}", maybe_executed=True)

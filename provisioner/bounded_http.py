@@ -8,6 +8,7 @@ and which of the promised errors a failure is (`port_error`).
 from __future__ import annotations
 
 import logging
+import re
 import ssl
 import zlib
 from collections.abc import Iterable
@@ -23,6 +24,7 @@ from yarl import URL
 from provisioner import permit
 from provisioner.ports import (
     CertificateChanged,
+    CertificateUntrusted,
     LoginRefused,
     LookOnly,
     Malformed,
@@ -47,6 +49,9 @@ FAILURES = (
     TimeoutError,
     ValueError,
 )
+
+# aiohttp's ClientConnectorError names the TLS option: an object's address in memory, or "default"
+_TLS_OBJECT = re.compile(r"\s+ssl:(<[^>]*>|\S+)")
 
 TlsOption = ssl.SSLContext | aiohttp.Fingerprint | bool
 
@@ -284,14 +289,14 @@ def port_error(where: str, error: BaseException, attempt: Attempt) -> PortError:
     Once something that changes the device has left, whatever goes wrong is `Unreachable` with
     `maybe_executed`: that fact must not be lost behind a more precise one.
     """
-    detail = f"{where}: {_words(error)}"
+    detail = f"{where}: {error_words(error)}"
     match error:
         case CertificateChanged() | LoginRefused() | LookOnly() | Unreachable():
             return error
         case aiohttp.ServerFingerprintMismatch():
             return CertificateChanged(f"{where}: the certificate is not the pinned one")
         case aiohttp.ClientConnectorCertificateError() | ssl.SSLCertVerificationError():
-            return CertificateChanged(detail)
+            return CertificateUntrusted(detail)
         case aiohttp.ClientConnectorError():
             return Unreachable(detail, maybe_executed=False)
     if attempt.sent and not attempt.safe:
@@ -308,8 +313,8 @@ def port_error(where: str, error: BaseException, attempt: Attempt) -> PortError:
     return Malformed(detail)
 
 
-def _words(error: BaseException) -> str:
-    """Its class and message on one short line: a message may quote what a hostile peer sent."""
-    words = " ".join(str(error).split())
+def error_words(error: BaseException) -> str:
+    """Return its class and message on one short line; it may quote what a hostile peer sent."""
+    words = " ".join(_TLS_OBJECT.sub("", str(error)).split())
     text = words if isinstance(error, PortError) else f"{type(error).__name__} {words}"
     return "".join(c for c in text if c.isprintable())[:DETAIL_MAX].rstrip()

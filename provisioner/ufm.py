@@ -46,6 +46,7 @@ from provisioner.ports import (
     Secret,
     Unreachable,
 )
+from provisioner.ports.reply_words import status_words
 
 REQUEST_S = 60.0
 TRIES_MAX = 3  # an answer that got lost, then another writer's change
@@ -231,9 +232,7 @@ class UfmIsolation:
                 return _of(error, str(act))
             gone = call.method == "DELETE" and reply.status == 404
             if reply.status >= 300 and not gone:
-                words = reply.body[:200].decode("utf-8", "replace")
-                shown = "".join(c if c.isprintable() else " " for c in words)
-                return _blocker(Reason.REFUSED, str(act), f"status {reply.status}: {shown}")
+                return _blocker(Reason.REFUSED, str(act), status_words(reply))
         return None
 
     async def _look(self) -> dict[int, Partition] | Blocker:

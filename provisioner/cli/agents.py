@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from provisioner.agent.tls import CERTIFICATE_FILE, open_authority
-from provisioner.cli.data_options import DataOption, JsonOption, console, with_data
+from provisioner.cli.data_options import DataOption, JsonOption, show_table, with_data
 from provisioner.model.agent import AgentSession
 from provisioner.site_clock import site_clock
 from provisioner.store import lock_data_directory
@@ -39,7 +39,7 @@ def list_(data: DataOption = Path("var"), as_json: JsonOption = False) -> None:
         asked = s.asked.name if s.asked is not None and not s.asked.over else ""
         words = (s.node, _state(s, now), _time(s.seen_at), s.version, s.url, asked)
         table.add_row(*map(Text, words))
-    console().print(table)
+    show_table(table, "No maintenance agent has called yet.")
 
 
 @app.command()

@@ -11,7 +11,14 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from provisioner.cli.data_options import DataOption, JsonOption, console, node_of, with_data
+from provisioner.cli.data_options import (
+    DataOption,
+    JsonOption,
+    console,
+    node_of,
+    show_table,
+    with_data,
+)
 from provisioner.model.alert import ANY, Alert, Override
 from provisioner.model.input_error import InputError
 from provisioner.opening import Data
@@ -64,7 +71,7 @@ def list_alerts(
             alert.message,
         )
         table.add_row(*(_shown(word) for word in row))
-    console().print(table)
+    show_table(table, "There is no such alert.")
 
 
 @app.command()

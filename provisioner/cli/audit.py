@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from provisioner.api.events import AUDIT
-from provisioner.cli.data_options import DataOption, JsonOption, console, with_data
+from provisioner.cli.data_options import DataOption, JsonOption, show_table, with_data
 from provisioner.model.input_error import InputError
 from provisioner.opening import Data
 from provisioner.store import page_rows
@@ -98,7 +98,7 @@ def list_rows(
         said = json.dumps(row["detail"], ensure_ascii=True)[:WORDS_MAX]
         words = (row["seq"], at, row["kind"], row["node"] or "–", said)
         table.add_row(*(Text(str(word)) for word in words))
-    console().print(table)
+    show_table(table, "There is no such row.")
 
 
 def _known(text: str) -> tuple[int, str] | None:

@@ -20,7 +20,7 @@ from provisioner.cli.campaign_options import (
     show_blockers,
 )
 from provisioner.cli.campaign_tables import moment, show_report
-from provisioner.cli.data_options import DataOption, JsonOption, console, with_data
+from provisioner.cli.data_options import DataOption, JsonOption, console, show_table, with_data
 from provisioner.cli.matrix_files import read_matrix
 from provisioner.model.campaign import Campaign
 from provisioner.opening import Data, read_settings
@@ -122,7 +122,7 @@ def notices(
         times = (moment(n.at), moment(n.effective_at), moment(n.sent_at))
         words = (n.tenant, n.node, n.kind, *times, n.text)
         table.add_row(*(Text(word) for word in words))
-    console().print(table)
+    show_table(table, "No tenant was told of a campaign.")
 
 
 def _show(found: Preview) -> None:

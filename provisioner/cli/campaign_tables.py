@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from rich.table import Table
 from rich.text import Text
 
-from provisioner.cli.data_options import console
+from provisioner.cli.data_options import console, show_table
 from provisioner.model.campaign import Campaign
 from provisioner.model.campaign_row import CampaignRow
 from provisioner.model.node import Node
@@ -27,7 +27,7 @@ def show_campaigns(campaigns: Sequence[Campaign]) -> None:
     for c in campaigns:
         words = (c.id, c.state, c.target, c.baseline, c.select, c.created_by or "–", c.reason)
         table.add_row(*(Text(str(word)) for word in words))
-    console().print(table)
+    show_table(table, "There is no campaign yet: `provisioner campaign create` drafts one.")
 
 
 def show_rows(campaign: Campaign, rows: Sequence[CampaignRow], nodes: Sequence[Node]) -> None:

@@ -20,7 +20,14 @@ from provisioner.cli.confirmation import (
     confirm_change,
     name_actor,
 )
-from provisioner.cli.data_options import DataOption, JsonOption, console, node_of, with_data
+from provisioner.cli.data_options import (
+    DataOption,
+    JsonOption,
+    console,
+    node_of,
+    show_table,
+    with_data,
+)
 from provisioner.control.case_desk import CaseDesk
 from provisioner.control.repair_figures import figures
 from provisioner.model.case import Case, Ending, Origin, Service
@@ -135,7 +142,7 @@ def list_cases(
     table = Table("case", "stage", "service", "tenant", "suspect", "sure", "waits for")
     for case in cases:
         table.add_row(*(words.shown(word) for word in words.row(case)))
-    console().print(table)
+    show_table(table, "There is no such case.")
 
 
 @app.command()
@@ -240,7 +247,7 @@ def notices(
             n.text,
         )
         table.add_row(*(words.shown(word) for word in told))
-    console().print(table)
+    show_table(table, "No tenant was told anything.")
 
 
 @app.command()

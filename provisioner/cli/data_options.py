@@ -10,6 +10,7 @@ from typing import Annotated, TypeVar
 
 import typer
 from rich.console import Console
+from rich.table import Table
 
 from provisioner.model.input_error import InputError
 from provisioner.model.node import Node
@@ -45,6 +46,14 @@ async def node_of(opened: Data, name: str) -> Node:
     if node is None:
         raise InputError(name, "", "there is no such node", "See `provisioner node list`.")
     return node
+
+
+def show_table(table: Table, empty: str) -> None:
+    """Print a list as a table, or a sentence where there is nothing to list."""
+    if table.row_count:
+        console().print(table)
+    else:
+        typer.echo(empty)
 
 
 def console(file_width: int = 200) -> Console:

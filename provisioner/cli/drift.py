@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from provisioner.cli.campaign_options import MatrixOption
-from provisioner.cli.data_options import DataOption, JsonOption, console, with_data
+from provisioner.cli.data_options import DataOption, JsonOption, show_table, with_data
 from provisioner.cli.matrix_files import read_matrix
 from provisioner.model.campaign_row import CampaignRow
 from provisioner.model.inventory import Inventory
@@ -57,7 +57,7 @@ def drift(
         expired = f"; expired: {line.pin_expired}" if line.pin_expired else ""
         words = (line.node, line.state, line.release, line.target, line.why + expired, behind)
         table.add_row(*(Text(word) for word in words))
-    console().print(table)
+    show_table(table, "Every node runs what it is to run.")
 
 
 def debt(
@@ -90,7 +90,7 @@ def debt(
         slots = ", ".join(line.slots)
         words = (line.node, line.kind, line.version, slots, line.waits_for, line.source)
         table.add_row(*(Text(word) for word in words))
-    console().print(table)
+    show_table(table, "Nothing waits for a reset.")
 
 
 async def _chosen(opened: Data, text: str) -> tuple[tuple[Node, ...], dict[str, Inventory]]:

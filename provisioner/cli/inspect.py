@@ -34,7 +34,10 @@ def inspect(
     pin: Annotated[str, typer.Option(help="SHA-256 of the certificate to accept.")] = "",
     ca: Annotated[Path | None, typer.Option(help="File of trusted CAs, PEM.")] = None,
 ) -> None:
-    """Print the inventory of a Redfish service."""
+    """Print the inventory of a Redfish service.
+
+    Exit code 1: it does not answer, is no Redfish service, or shows nothing.
+    """
     address = BmcAddress(
         url=checked_url("URL", url),
         username=user,
@@ -53,6 +56,12 @@ def inspect(
         typer.echo(json.dumps(_as_json(address.url, root, inventory), indent=2))
     else:
         _show(address.url, root, inventory)
+    if not (inventory.devices or inventory.components):
+        what = "it shows no part and no firmware" if root else "this is no Redfish service"
+        told = "; ".join(f"{g.source}: {g.detail}" for g in inventory.gaps[:3])
+        remedy = "Is the address right? Does the service want --user?"
+        typer.echo(f"error: {what} ({told or 'without a reason'}). {remedy}", err=True)
+        raise typer.Exit(1)
 
 
 async def _collect(address: BmcAddress, ca: Path | None) -> tuple[Json, Inventory]:

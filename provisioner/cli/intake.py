@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -20,9 +21,10 @@ from provisioner.cli.confirmation import ActorOption, YesOption, confirm_change,
 from provisioner.cli.data_options import console
 from provisioner.execution.intake import Taken, complete, find, take_in
 from provisioner.model.input_error import InputError
-from provisioner.model.outcome import Blocker
+from provisioner.model.outcome import Blocker, Gap
 from provisioner.opening import Data, open_data, read_expected, read_secrets
 from provisioner.planning import requests
+from provisioner.planning.pairing import name_causes
 from provisioner.ports import BmcTransport
 from provisioner.redfish.discovery import Network, Probe, probe_all, scan, ssdp
 from provisioner.redfish.governor import LoginGovernor
@@ -64,9 +66,9 @@ def intake(
     expected = read_expected(file)
     secrets = read_secrets(expected, os.environ)
     networks = [checked_network(n) for n in cidr or []]
-    urls = [checked_url("--bmc", url) for url in bmc or []]
-    urls += [n.bmc.url for n in expected.nodes if n.bmc.url]
-    progress_on = Console(stderr=True)
+    listed = [n.bmc.url for n in expected.nodes if n.bmc.url]
+    urls = [*(checked_url("--bmc", url) for url in bmc or []), *listed]
+    progress_on, gaps = Console(stderr=True), list[Gap]()
     taking = _confirm_taking(take, yes=yes, dry_run=dry_run, as_json=as_json)
 
     async def run() -> tuple[Taken, tuple[Blocker, ...]]:
@@ -74,7 +76,8 @@ def intake(
         transport = RedfishTransport(governor=LoginGovernor(memory=data / "failed-logins"))
         try:
             async with open_data(data, clock.now()) as opened:
-                probes = await _probes(transport, urls, networks, port, use_ssdp, progress_on)
+                places = (urls, networks, port)
+                probes = await _probes(transport, places, use_ssdp, progress_on, gaps.append)
                 with Progress(console=progress_on, transient=True) as bar:
                     task = bar.add_task("reading serials", total=None)
                     assembly, found, silent = await find(
@@ -89,18 +92,17 @@ def intake(
                     )
                 if dry_run:
                     return Taken(complete(expected, assembly), (), assembly.blockers), silent
-                taken = await take_in(
-                    opened.store, opened.vault, expected, secrets, assembly, found, clock.now()
-                )
+                lists, now = (expected, secrets), clock.now()
+                taken = await take_in(opened.store, opened.vault, *lists, assembly, found, now)
                 await _take(opened, taking, name_actor(by))
                 return taken, silent
         finally:
             await transport.close()
 
     taken, silent = asyncio.run(run())
-    _show(taken, (*taken.blockers, *silent), as_json=as_json, dry_run=dry_run)
-    if taken.blockers:
-        raise typer.Exit(1)
+    rows = name_causes(expected, taken.blockers, (*silent, *map(_unanswered, gaps)))
+    _show(taken, rows, as_json=as_json, dry_run=dry_run)
+    raise typer.Exit(1 if taken.blockers else 0)
 
 
 def _confirm_taking(
@@ -137,13 +139,17 @@ async def _take(opened: Data, names: tuple[str, ...], by: str) -> None:
 
 async def _probes(
     transport: BmcTransport,
-    urls: list[str],
-    networks: list[Network],
-    port: int,
+    places: tuple[list[str], list[Network], int],
     use_ssdp: bool,
     progress_on: Console,
+    gap_seen: Callable[[Gap], None],
 ) -> list[Probe]:
-    found = {p.url: p for p in await probe_all(transport, urls)}
+    """Everything that answers, of URLs, networks and the port that is asked in them.
+
+    `gap_seen` hears of named addresses that do not answer.
+    """
+    urls, networks, port = places
+    found = {p.url: p for p in await probe_all(transport, urls, gap_seen=gap_seen)}
     with Progress(console=progress_on, transient=True) as bar:
         for network in networks:
             task = bar.add_task(f"scanning {network}", total=network.num_addresses)
@@ -154,6 +160,12 @@ async def _probes(
         for probe in await probe_all(transport, await ssdp()):
             found.setdefault(probe.url, probe)
     return list(found.values())
+
+
+def _unanswered(gap: Gap) -> Blocker:
+    """A named address behind which no Redfish service answered."""
+    unblock = f"Check address, cable and power; look at it with `provisioner inspect {gap.source}`."
+    return Blocker(reason=gap.reason, subject=gap.source, detail=gap.detail, unblock=unblock)
 
 
 def _advance(bar: Progress, task: TaskID, done: int, _all: int) -> None:

@@ -19,7 +19,14 @@ from provisioner.cli.confirmation import (
     confirm_change,
     name_actor,
 )
-from provisioner.cli.data_options import DataOption, JsonOption, console, node_of, with_data
+from provisioner.cli.data_options import (
+    DataOption,
+    JsonOption,
+    console,
+    node_of,
+    show_table,
+    with_data,
+)
 from provisioner.cli.erasure import erasure
 from provisioner.cli.matrix_files import read_matrix
 from provisioner.cli.node_watch import watch
@@ -52,7 +59,7 @@ def list_nodes(data: DataOption = Path("var"), as_json: JsonOption = False) -> N
         table.add_row(
             node.id, node.kind, node.state, node.vrf or "–", node.tenant or "–", Text(note)
         )
-    console().print(table)
+    show_table(table, "There is no node yet: `provisioner intake --file LIST` takes nodes in.")
 
 
 @app.command()

@@ -13,7 +13,7 @@ from rich.text import Text
 from provisioner.cli.campaign import when
 from provisioner.cli.campaign_options import ByOption, MatrixOption
 from provisioner.cli.campaign_tables import moment
-from provisioner.cli.data_options import DataOption, JsonOption, console, with_data
+from provisioner.cli.data_options import DataOption, JsonOption, show_table, with_data
 from provisioner.cli.matrix_files import read_matrix
 from provisioner.model.campaign_row import PinScope, ReleasePin
 from provisioner.model.input_error import InputError
@@ -108,4 +108,4 @@ def list_pins(data: DataOption = Path("var"), as_json: JsonOption = False) -> No
         until = moment(p.expires_at) if p.holds(now) else f"expired {moment(p.expires_at)}"
         words = (p.scope, p.name or "–", p.release, until, p.by or "–", p.reason)
         table.add_row(*(Text(str(word)) for word in words))
-    console().print(table)
+    show_table(table, "Nothing is pinned: each node has the release of its campaign, or of intake.")

@@ -41,7 +41,8 @@ def show_problem(answer: Answer, *, as_json: bool) -> None:
         typer.echo(json.dumps(document or {"status": answer.status}))
         return
     title = document.get("title") or f"status {answer.status}"
-    typer.echo(_plain(f"error: {title}: {document.get('detail', '')}"), err=True)
+    said = ": ".join(str(word) for word in (title, document.get("detail")) if word)
+    typer.echo(_plain(f"error: {said}"), err=True)
     for blocker in document.get("blockers") or ():
         if isinstance(blocker, dict):
             told = f"  {blocker.get('reason')}: {blocker.get('subject')}: {blocker.get('detail')}"

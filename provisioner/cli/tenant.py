@@ -23,7 +23,7 @@ from provisioner.cli.confirmation import (
     confirm_change,
     name_actor,
 )
-from provisioner.cli.data_options import DataOption, JsonOption, console, with_data
+from provisioner.cli.data_options import DataOption, JsonOption, console, show_table, with_data
 from provisioner.cli.fabric_options import (
     Limited,
     PlanFile,
@@ -91,7 +91,7 @@ def list_tenants(context: typer.Context, data: OwnData = None, as_json: JsonOpti
         used = usage(t, nodes)
         words = (t.name, t.vrf, t.l3vni or "–", pkey, t.phase, used.nodes, used.wanted, units)
         table.add_row(*(Text(str(word)) for word in words))
-    console().print(table)
+    show_table(table, "There is no tenant yet: `provisioner tenant create NAME` makes one.")
 
 
 def wish(verb: Verb) -> Callable[[Callable[..., None]], Callable[..., None]]:

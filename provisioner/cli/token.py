@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from provisioner.access.tokens import new_token
-from provisioner.cli.data_options import DataOption, JsonOption, console, with_data
+from provisioner.cli.data_options import DataOption, JsonOption, show_table, with_data
 from provisioner.model.access import Role, Token
 from provisioner.model.input_error import InputError
 from provisioner.opening import Data
@@ -62,7 +62,7 @@ def list_tokens(data: DataOption = Path("var"), as_json: JsonOption = False) -> 
     for t in rows:
         words = (t.id, t.subject, t.role, t.tenant or "–", _day(t.made_at), _day(t.expires_at))
         table.add_row(*(Text(str(word)) for word in (*words, _standing(t, now))))
-    console().print(table)
+    show_table(table, "There is no token yet: `provisioner token create` makes one.")
 
 
 @app.command()

@@ -16,7 +16,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from provisioner.cli.data_options import DataOption, JsonOption, console, with_data
+from provisioner.cli.data_options import DataOption, JsonOption, show_table, with_data
 from provisioner.model.input_error import InputError
 from provisioner.model.webhook import Standing, Webhook, secret_name
 from provisioner.opening import Data, read_text
@@ -89,7 +89,7 @@ def list_webhooks(data: DataOption = Path("var"), as_json: JsonOption = False) -
         kinds = f"notices to {w.tenant}" if w.tenant else " ".join(w.kinds)
         words = (w.name, w.url, kinds, " ".join(w.nodes), s.pending, s.dead, s.delivered, last)
         table.add_row(*(Text(str(word)) for word in (*words, _standing(s))))
-    console().print(table)
+    show_table(table, "There is no webhook yet: `provisioner webhook add URL` adds one.")
 
 
 @app.command()
@@ -110,7 +110,7 @@ def dead(name: str, data: DataOption = Path("var"), as_json: JsonOption = False)
         for d, r in found:
             words = (d.seq, event_id(r), _time(r.at), r.kind, r.node or "–", d.tries, d.error)
             table.add_row(*(Text(str(word)) for word in words))
-        console().print(table)
+        show_table(table, "Nothing is waiting that could not be sent.")
     raise typer.Exit(1 if found else 0)
 
 

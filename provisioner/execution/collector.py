@@ -50,6 +50,7 @@ _SILENT = frozenset(
         Reason.LOGIN_REFUSED,
         Reason.ACCOUNT_LOCKED,
         Reason.CERTIFICATE_CHANGED,
+        Reason.CERTIFICATE_UNTRUSTED,
         Reason.BUSY,
     }
 )

@@ -31,7 +31,14 @@ from provisioner.planning import disk_answers, erasure
 from provisioner.ports import AgentAddress, PortError
 
 # what ends an erasure's turn without a verdict on the device: it is asked again
-_UNANSWERED = frozenset({Reason.UNREACHABLE, Reason.BUSY, Reason.CERTIFICATE_CHANGED})
+_UNANSWERED = frozenset(
+    {
+        Reason.UNREACHABLE,
+        Reason.BUSY,
+        Reason.CERTIFICATE_CHANGED,
+        Reason.CERTIFICATE_UNTRUSTED,
+    }
+)
 
 
 class Eraser:

@@ -17,6 +17,7 @@ from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.vrf_difference import LeafChange, missing, proved
 from provisioner.planning.vrf_obstacles import Path, SeenLeaf, at, occupied
 from provisioner.ports import Call, Clock, Malformed, PortError, SwitchAddress, SwitchTransport
+from provisioner.ports.reply_words import status_words
 from provisioner.settings import Settings
 from provisioner.switches import cumulus
 from provisioner.switches.cumulus import Ask
@@ -177,8 +178,7 @@ class LeafConfig:
             # 403: the factory's password must be changed before the API does anything
             raise self._no(Reason.LOGIN_REFUSED, f"{ask.path}: status {reply.status}")
         if reply.status >= 300:
-            words = reply.body[:200].decode("utf-8", errors="replace")
-            detail = f"{ask.method} {ask.path}: status {reply.status}: {words}"
+            detail = f"{ask.method} {ask.path}: {status_words(reply)}"
             raise self._no(Reason.SWITCH_REFUSED, detail)
         return reply.json() if reply.body else {}
 

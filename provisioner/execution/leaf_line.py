@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from provisioner.execution.once import blocked
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.ports import Call, Clock, PortError, SwitchAddress, SwitchTransport
+from provisioner.ports.reply_words import status_words
 from provisioner.switches import cumulus
 from provisioner.switches.cumulus import Ask
 
@@ -70,8 +71,7 @@ class LeafLine:
         if missing and reply.status == 404:
             return None
         if reply.status >= 300:
-            words = reply.body[:200].decode("utf-8", errors="replace")
-            detail = f"{ask.method} {ask.path}: status {reply.status}: {words}"
+            detail = f"{ask.method} {ask.path}: {status_words(reply)}"
             raise Refused(Reason.SWITCH_REFUSED, detail)
         return reply.json() if reply.body else {}
 

@@ -21,7 +21,12 @@ from provisioner.settings import Settings
 Snapshot = Mapping[str, Any]
 
 # Failures of a login or handshake: the request itself never left.
-_BEFORE_SENDING = (Reason.LOGIN_REFUSED, Reason.ACCOUNT_LOCKED, Reason.CERTIFICATE_CHANGED)
+_BEFORE_SENDING = (
+    Reason.LOGIN_REFUSED,
+    Reason.ACCOUNT_LOCKED,
+    Reason.CERTIFICATE_CHANGED,
+    Reason.CERTIFICATE_UNTRUSTED,
+)
 
 
 @dataclass(frozen=True)
@@ -164,6 +169,7 @@ def blocked(error: PortError, subject: str) -> Blocker:
     remedy = {
         Reason.LOGIN_REFUSED: "Correct the credentials, then retry the node.",
         Reason.CERTIFICATE_CHANGED: "Check why the certificate changed, then pin the new one.",
+        Reason.CERTIFICATE_UNTRUSTED: "Give the CA of its certificate with --ca-file, or pin it.",
         Reason.ACCOUNT_LOCKED: "Wait: the next login is tried when the lockout is surely over.",
     }
     return Blocker(

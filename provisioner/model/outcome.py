@@ -18,7 +18,8 @@ class Reason(StrEnum):
     UNREACHABLE = "unreachable"  # no answer within the limit
     LOGIN_REFUSED = "login_refused"  # credentials were not accepted
     ACCOUNT_LOCKED = "account_locked"  # the governor or the BMC holds logins back
-    CERTIFICATE_CHANGED = "certificate_changed"  # TLS pin or chain does not match
+    CERTIFICATE_CHANGED = "certificate_changed"  # it is not the pinned one
+    CERTIFICATE_UNTRUSTED = "certificate_untrusted"  # none is pinned, and no trusted CA signed it
     MALFORMED = "malformed"  # an answer that cannot be parsed
     TOO_LARGE = "too_large"  # an answer over its size limit
     NOT_OFFERED = "not_offered"  # the service has no such resource, link or action

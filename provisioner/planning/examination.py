@@ -77,6 +77,7 @@ _REMEDIES: Mapping[Reason, str] = {
     Reason.CERTIFICATE_CHANGED: (
         "Find out why it changed. If that was meant, take the node in again; or give --ca-file."
     ),
+    Reason.CERTIFICATE_UNTRUSTED: "Give the CA of its certificate with --ca-file.",
     Reason.MALFORMED: "Is it the right address? Look at it with `provisioner inspect URL`.",
     Reason.TOO_LARGE: "Is it the right address? Look at it with `provisioner inspect URL`.",
     Reason.NOT_OFFERED: "Is it the right address? It answers, and not as such a device does.",

@@ -138,7 +138,7 @@ def unkept(name: str, directory: str, why: str) -> Blocker:
 def withheld(name: str, reason: Reason, detail: str) -> Blocker:
     """The server does not give it now."""
     remedies = {
-        Reason.CERTIFICATE_CHANGED: "Give the CA of the server's certificate with --ca-file.",
+        Reason.CERTIFICATE_UNTRUSTED: "Give the CA of the server's certificate with --ca-file.",
         Reason.NOT_OFFERED: "Put the file there under exactly this name, give --artifact-url as "
         "the server has it, and let it be read from the networks of the daemons and of the "
         "devices, without a login.",

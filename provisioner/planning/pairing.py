@@ -79,6 +79,28 @@ def _claims(
     return claims
 
 
+def name_causes(
+    expected: Expected, blockers: Sequence[Blocker], silent: Sequence[Blocker]
+) -> tuple[Blocker, ...]:
+    """Return one row for each thing that stands in the way of an intake, with its cause.
+
+    A node whose BMC was not found has the cause of its address, if that is on the list: what a
+    person is to do is written there. `silent`: addresses that did not tell who they are.
+    """
+    listed = {n.name: n.bmc.url.rstrip("/") for n in expected.nodes if n.bmc.url}
+    causes = {b.subject.rstrip("/"): b for b in silent}
+    rows, named = [], set()
+    for blocker in blockers:
+        url = listed.get(blocker.subject, "")
+        if blocker.reason is Reason.UNREACHABLE and url in causes:
+            named.add(url)
+            subject = f"{blocker.subject} ({url})"
+            rows.append(causes[url].model_copy(update={"subject": subject}))
+        else:
+            rows.append(blocker)
+    return (*rows, *(b for url, b in causes.items() if url not in named))
+
+
 def incomplete(wanted: ExpectedNode, node: Node) -> tuple[Blocker, ...]:
     """Cards on the list whose BMC was not found: the node is not taken in without them."""
     have = {b.name for b in node.bmcs}

@@ -36,9 +36,15 @@ class AccountLocked(PortError):
 
 
 class CertificateChanged(PortError):
-    """The TLS certificate is neither trusted nor the pinned one."""
+    """The TLS certificate is not the pinned one, or (`CertificateUntrusted`) nobody vouches."""
 
     reason = Reason.CERTIFICATE_CHANGED
+
+
+class CertificateUntrusted(CertificateChanged):
+    """Nothing is pinned, and no authority that we trust signed the certificate: a first contact."""
+
+    reason = Reason.CERTIFICATE_UNTRUSTED
 
 
 class Malformed(PortError):

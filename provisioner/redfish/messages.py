@@ -14,6 +14,7 @@ from provisioner.model.base import Record
 from provisioner.model.inventory import Activation
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.ports import Malformed, Reply
+from provisioner.ports.reply_words import plain_text
 from provisioner.redfish.parsing import Json, as_object, at, objects, path_of, text
 
 _MESSAGES_MAX = 256  # of one task; a whole tray's update has under 100
@@ -93,12 +94,12 @@ def refusal(reply: Reply, subject: str, unblock: str, hidden: str = "") -> Block
     body = body_of(reply)
     found = told(body)
     words = "; ".join(dict.fromkeys(m.said or m.key for m in found if m.said or m.key))
-    words = words or text(at(body, "error", "message")) or "no message"
+    words = words or text(at(body, "error", "message")) or ("" if body else plain_text(reply))
     words = words.replace(hidden, "(hidden)") if hidden else words
     return Blocker(
         reason=_reason(reply.status, found),
         subject=subject,
-        detail=f"HTTP status {reply.status}: {words[:300]}",
+        detail=f"HTTP status {reply.status}: {words[:300] or 'no message'}",
         unblock=unblock,
     )
 

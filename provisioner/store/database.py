@@ -46,6 +46,10 @@ def open_database(path: str | Path, copy_first: Copier | None = None) -> Engine:
         prepare_schema(engine, str(file), copy_first)
     except DBAPIError as error:
         engine.dispose()
+        if "locked" in str(error.orig) or "busy" in str(error.orig):
+            remedy = f"Wait until it is done (`fuser -v {file}` names it), then try again."
+            problem = "another process is writing to the database; nothing is wrong with it"
+            raise InputError(str(file), "", problem, remedy) from None
         raise _unusable(file, str(error.orig)) from None
     except BaseException:
         engine.dispose()

@@ -7,10 +7,12 @@ import logging
 import pytest
 from devices import Bmc, run
 
+from provisioner.model.outcome import Reason
 from provisioner.ports import (
     BmcAddress,
     Call,
     CertificateChanged,
+    CertificateUntrusted,
     LoginRefused,
     Malformed,
     Unreachable,
@@ -25,9 +27,11 @@ def test_an_unknown_certificate_is_refused_without_a_pin() -> None:
     async def scenario() -> None:
         async with Bmc() as bmc:
             transport = RedfishTransport()
-            with pytest.raises(CertificateChanged):
+            with pytest.raises(CertificateUntrusted) as refused:
                 await transport.request(bmc.address(pin=""), GET)
 
+            assert refused.value.reason is Reason.CERTIFICATE_UNTRUSTED
+            assert "SSLContext" not in str(refused.value)
             assert bmc.log == []
             await transport.close()
 
@@ -153,5 +157,19 @@ def test_t15_another_certificate_than_the_pinned_one_is_refused_before_anything_
             assert await transport.fingerprint(old) == bmc.pin != old.pin
             assert (await transport.request(bmc.address(), GET)).status == 200
             await transport.close()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("pin", ["", "ab" * 32])
+def test_no_address_of_memory_is_in_a_message(pin: str) -> None:
+    async def scenario() -> None:
+        transport = RedfishTransport()
+        with pytest.raises(Unreachable) as gone:
+            await transport.request(BmcAddress("https://127.0.0.1:1", pin=pin), GET)
+
+        assert "127.0.0.1:1" in str(gone.value)
+        assert " at 0x" not in str(gone.value)
+        await transport.close()
 
     run(scenario())

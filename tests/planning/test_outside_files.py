@@ -113,7 +113,7 @@ URL = "http://files//firmware/x.bfb"
         (outside_files.exchanged("x.bfb", URL), True),
         (outside_files.withheld("x.bfb", Reason.NOT_OFFERED, "403"), True),
         (outside_files.withheld("x.bfb", Reason.UNREACHABLE, "away"), False),
-        (outside_files.withheld("x.bfb", Reason.CERTIFICATE_CHANGED, "not trusted"), False),
+        (outside_files.withheld("x.bfb", Reason.CERTIFICATE_UNTRUSTED, "not trusted"), False),
     ],
 )
 def test_what_two_slashes_alone_do_not_find_needs_no_upload(no: Blocker, by_slashes: bool) -> None:

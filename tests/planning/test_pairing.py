@@ -8,8 +8,8 @@ import pytest
 
 from provisioner.model.expected import Expected, ExpectedBmc, ExpectedDpu, ExpectedNode
 from provisioner.model.node import NodeKind, State
-from provisioner.model.outcome import Reason
-from provisioner.planning.pairing import Endpoint, assemble, incomplete
+from provisioner.model.outcome import Blocker, Reason
+from provisioner.planning.pairing import Endpoint, assemble, incomplete, name_causes
 
 NOW = 1_790_000_000.0
 
@@ -205,3 +205,21 @@ def test_a_switch_needs_no_bmc_and_a_new_node_is_discovered() -> None:
     assert result.blockers == ()
     assert (node.state, node.release, node.entered_at) == (State.DISCOVERED, "r", NOW)
     assert [(b.name, b.url, b.kind) for b in node.bmcs] == [("api", leaf.address, "switch")]
+
+
+def test_the_row_of_a_node_that_was_not_found_has_the_cause_of_its_address() -> None:
+    expected = Expected(
+        release="r", nodes=(host("n0", url="https://a/"), host("n1", url="https://b"))
+    )
+    refused, stray = (
+        Blocker(reason=Reason.LOGIN_REFUSED, subject=url, detail="401", unblock="Correct it.")
+        for url in ("https://a", "https://c")
+    )
+
+    rows = name_causes(expected, assemble(expected, [], NOW).blockers, (refused, stray))
+
+    assert [(r.subject, r.reason) for r in rows] == [
+        ("n0 (https://a)", Reason.LOGIN_REFUSED),
+        ("n1", Reason.UNREACHABLE),
+        ("https://c", Reason.LOGIN_REFUSED),
+    ]

@@ -192,7 +192,7 @@ def test_only_a_certificate_of_a_trusted_ca_is_believed(tmp_path: Path, cache: P
     async def bad(files: OutsideArtifacts) -> None:
         told = await files.offer(NAME, PINNED)
         assert isinstance(told, Blocker)
-        assert (told.reason, "--ca-file" in told.unblock) == (Reason.CERTIFICATE_CHANGED, True)
+        assert (told.reason, "--ca-file" in told.unblock) == (Reason.CERTIFICATE_UNTRUSTED, True)
 
     with nginx(home, own) as server:
         server.put(NAME, BODY)

@@ -92,12 +92,13 @@ def answering(body: Callable[[str], bytes], status: int = 200) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("body", [b"<html>It works</html>", b"[]", b"", b"{", b'{"a":' * 5000])
-def test_a_service_that_is_not_redfish_gives_gaps_and_no_traceback(body: bytes) -> None:
+def test_a_service_that_is_not_redfish_is_said_to_be_none(body: bytes) -> None:
     with answering(lambda _path: body) as url:
         result = CliRunner().invoke(app, ["inspect", url, "--json"])
 
     found = json.loads(result.stdout)
-    assert result.exit_code == 0
+    assert result.exit_code == 1
+    assert "this is no Redfish service" in result.stderr
     assert (found["components"], found["devices"]) == ([], [])
     assert found["gaps"] != []
 
@@ -121,3 +122,12 @@ def test_a_service_that_answers_everything_with_500_is_unreachable() -> None:
 
     assert result.exit_code == 1
     assert "HTTP status 500" in result.stderr
+
+
+def test_a_redfish_service_that_shows_nothing_is_no_success() -> None:
+    root = {"@odata.id": "/redfish/v1", "RedfishVersion": "1.15.0", "Vendor": "AMI"}
+    with answering(lambda _path: json.dumps(root).encode()) as url:
+        result = CliRunner().invoke(app, ["inspect", url])
+
+    assert result.exit_code == 1
+    assert "it shows no part and no firmware" in result.stderr

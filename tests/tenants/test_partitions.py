@@ -181,7 +181,7 @@ def test_a_token_goes_by_its_own_path():
     [
         ({"secret": Secret("wrong")}, Reason.LOGIN_REFUSED),
         ({"pin": "0" * 64}, Reason.CERTIFICATE_CHANGED),
-        ({"pin": ""}, Reason.CERTIFICATE_CHANGED),
+        ({"pin": ""}, Reason.CERTIFICATE_UNTRUSTED),
         ({"url": "http"}, Reason.LOGIN_REFUSED),
     ],
     ids=["password", "pin", "no CA", "plain"],

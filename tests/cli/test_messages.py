@@ -1,0 +1,83 @@
+"""Messages that a person acts on: what is wrong, where, and what to do."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from pathlib import Path
+
+import pytest
+from program import run
+
+from provisioner.api_client import Answer
+from provisioner.cli.remote_views import show_problem
+from provisioner.opening import open_data
+from provisioner.ports import Reply
+from provisioner.ports.reply_words import plain_text, status_words
+from provisioner.redfish.messages import refusal
+from provisioner.store import database
+
+LISTS = (
+    "node list", "tenant list", "case list", "case notices", "campaign list", "campaign notices",
+    "webhook list", "alert list", "token list", "pin list", "agents list", "drift", "debt",
+)  # fmt: skip
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A directory with an empty data directory `var`."""
+
+    async def make() -> None:
+        async with open_data(tmp_path / "var", 1.0):
+            pass
+
+    asyncio.run(make())
+    return tmp_path
+
+
+@pytest.mark.parametrize("words", LISTS)
+def test_an_empty_list_is_a_sentence(place: Path, words: str) -> None:
+    shown = run(words.split(), place)
+
+    assert shown.returncode == 0, shown.stderr
+    assert shown.stdout.count("\n") == 1
+    assert shown.stdout.endswith(".\n")
+
+
+def test_a_locked_database_is_not_called_damaged(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "BUSY_TIMEOUT_MS", 10)
+    holder = sqlite3.connect(place / "var" / "provisioner.db", isolation_level=None)
+    holder.execute("PRAGMA locking_mode = EXCLUSIVE")
+    holder.execute("BEGIN EXCLUSIVE")
+    try:
+        refused = run(["node", "list"], place)
+    finally:
+        holder.close()
+
+    assert refused.returncode in (1, 2)
+    assert "backup" not in refused.stderr
+    assert "another process" in refused.stderr
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_refusal_without_a_detail_ends_with_its_title(
+    status: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for document in (None, {"title": "Not allowed", "detail": ""}, {"title": "Not allowed"}):
+        show_problem(Answer(status, document, b"", ""), as_json=False)
+
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == [f"error: status {status}", "error: Not allowed", "error: Not allowed"]
+
+
+def test_what_a_device_says_in_plain_text_or_html_is_said() -> None:
+    text = Reply(400, {}, b"Image is too old\r\n")
+    html = Reply(403, {}, b"<html><head><title>x</title></head><body><h1>Forbidden</h1></body>")
+    silent = Reply(403, {}, b"")
+
+    assert refusal(text, "s", "u").detail == "HTTP status 400: Image is too old"
+    assert plain_text(html) == "Forbidden"
+    assert status_words(silent) == "status 403"
+    assert refusal(silent, "s", "u").detail == "HTTP status 403: no message"

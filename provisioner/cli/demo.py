@@ -55,7 +55,7 @@ def demo(
     ),
     matrix: Annotated[Path, typer.Option(help="The matrix.")] = Path(FILE_NAME),
     svg: Annotated[
-        Path | None, typer.Option("--svg", help="Save a picture of the middle and the end.")
+        Path | None, typer.Option("--svg", help="Save a picture of the end.")
     ] = None,
     as_json_: Annotated[bool, typer.Option("--json", help="Last line: one JSON object.")] = False,
     stay_: Annotated[
@@ -135,10 +135,9 @@ def _empty(directory: Path) -> None:
 
 
 def _save(file: Path, album: list[Progress], summary: Summary) -> None:
-    """The busiest moment and the result, as a terminal shows them."""
+    """Save the last picture and the result, as a terminal shows them at the end."""
     recorder = Console(record=True, width=110, file=io.StringIO())
-    busiest = max(album, key=lambda p: len({n.state for n in p.nodes if n.kind is NodeKind.HOST}))
-    recorder.print(picture(busiest))
+    recorder.print(picture(album[-1]))
     recorder.print(result(summary))
     file.write_text(recorder.export_svg(title="provisioner demo"), encoding="utf-8")
 

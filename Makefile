@@ -9,7 +9,7 @@ STAMP  := $(VENV)/.installed
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test test-long test-ha audit lint docs tutorial format demo soak fuzz fuzz-lock bench lock clean \
+.PHONY: help setup test test-all test-long test-ha audit lint docs tutorial format demo soak fuzz fuzz-lock bench lock clean \
 	image image-check image-test vm-test image-lock bench-ansible bench-isolation \
 	soak-ports check-history bench-firmware bench-release bench-campaign bench-fleet-campaign bench-intake bench-api bench-console bench-watch bench-watch-whole bench-recovery bench-scale bench-plan bench-store screenshots wheel crash-points mutants
 
@@ -25,6 +25,12 @@ $(STAMP): requirements.lock pyproject.toml
 
 test: setup ## run the tests; ARGS are pytest's (ARGS="-k planner -x")
 	$(VENV)/bin/pytest -n $(WORKERS) --dist worksteal $(ARGS)
+
+test-all: setup ## install the Debian packages that tests need (root), then run the tests and the long ones
+	@test "$$(id -u)" = 0 || { echo "error: make test-all installs packages: run it as root" >&2; exit 2; }
+	.ci/run packages
+	$(VENV)/bin/pytest -n $(WORKERS) --dist worksteal $(ARGS)
+	$(VENV)/bin/pytest -n 2 -m long $(ARGS)
 
 test-long: setup ## the tests that CI has no time for: whole matrices of faults, golden stories, soaks
 	$(VENV)/bin/pytest -n 2 -m long $(ARGS)

@@ -6,6 +6,10 @@ What it finds becomes an `@example` of its test.
 
 from __future__ import annotations
 
+from collections import Counter
+from pathlib import Path
+
+import pytest
 from hypothesis import HealthCheck, settings
 
 # no deadline and no "too slow": they would judge the machine, not the code
@@ -20,3 +24,29 @@ settings.register_profile(
     print_blob=True,
 )
 settings.load_profile("repeatable")
+
+PACKAGES = Path(__file__).parents[1] / ".ci" / "packages"
+REMEDIES = {
+    "debian": "the Debian packages of .ci/packages; as root: .ci/run packages (or make test-all)",
+    "recordings": "recordings that are not in the repository (PROVISIONER_SAMPLES, _MOCKUPS)",
+    "machine": "what this machine does not offer; `-rs` lists the reasons",
+}
+RECORDED = ("PROVISIONER_SAMPLES", "PROVISIONER_MOCKUPS", "sample", "recorded")
+PACKAGED = ("apt-get", "installed", "there is no ", "not here", "needs ", "No such file", "no ")
+
+
+def cause_of(reason: str) -> str:
+    """Return the word of REMEDIES that a skipped test's reason belongs to."""
+    if any(word in reason for word in RECORDED):
+        return "recordings"
+    names = [n for n in PACKAGES.read_text().split("\n") if n and not n.startswith("#")]
+    named = any(name.partition("-")[0] in reason for name in names)
+    return "debian" if named or any(word in reason for word in PACKAGED) else "machine"
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """End with how many tests were left out for want of what, and what installs it."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    reasons = [r.longrepr[2] if isinstance(r.longrepr, tuple) else str(r.longrepr) for r in skipped]
+    for cause, count in Counter(map(cause_of, reasons)).most_common():
+        terminalreporter.write_line(f"{count} tests were skipped for want of {REMEDIES[cause]}")

@@ -114,6 +114,8 @@ class Me(Record):
     roles: tuple[Role, ...]
     tenant: str
     via: str
+    now: float = Field(description="The site's clock, in seconds since the epoch.")
+    speed: float = Field(1.0, description="Its seconds in a real one: a simulated site runs fast.")
 
 
 class Health(Record):
@@ -237,6 +239,8 @@ async def me(ask: Ask) -> Reply:
         roles=tuple(sorted(caller.roles)),
         tenant=caller.tenant,
         via=caller.via,
+        now=ask.now,
+        speed=getattr(ask.parts.clock, "speed", 1.0),
     )
     return Reply(told)
 

@@ -54,9 +54,7 @@ def demo(
         "var/demo"
     ),
     matrix: Annotated[Path, typer.Option(help="The matrix.")] = Path(FILE_NAME),
-    svg: Annotated[
-        Path | None, typer.Option("--svg", help="Save a picture of the end.")
-    ] = None,
+    svg: Annotated[Path | None, typer.Option("--svg", help="Save a picture of the end.")] = None,
     as_json_: Annotated[bool, typer.Option("--json", help="Last line: one JSON object.")] = False,
     stay_: Annotated[
         bool, typer.Option("--stay", help="Nothing is broken; until Ctrl-C (docs/tutorial.md).")

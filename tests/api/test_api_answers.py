@@ -299,3 +299,12 @@ def test_a_version_that_is_spelled_otherwise_is_met_and_an_unknown_pin_is_neithe
         assert met["host.spare"] == (None, "not pinned")
 
     run(scenario)
+
+
+def test_who_asks_who_it_is_hears_the_sites_time():
+    async def scenario(served: Served) -> None:
+        _, told = await served.ask("red", "GET", "/me")
+
+        assert (told["now"], told["speed"]) == (NOW, 1.0)
+
+    run(scenario)

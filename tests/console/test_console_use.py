@@ -264,3 +264,21 @@ def test_a_campaign_that_nothing_undoes_starts_only_when_each_step_was_agreed_to
     assert all(step in said for step in preview["to_confirm"])
     assert boxes == len(preview["to_confirm"])
     assert state is CampaignState.DRAFT
+
+
+def test_times_are_told_by_the_sites_clock_whatever_the_browsers_says(site: Site, browser) -> None:
+    with Looker(browser, site.url) as looker:
+        looker.page.add_init_script(
+            "const real = Date.now; Date.now = () => real() + 40 * 86400 * 1000;"
+        )
+        looker.page.reload()
+        looker.page.get_by_label("Token").fill(site.tokens["operator"])
+        looker.page.keyboard.press("Enter")
+        looker.page.get_by_role("heading", name="Fleet", level=1).wait_for()
+        node = site.do(site.store.node("su1-n00"))
+        looker.to("nodes/su1-n00", "su1-n00")
+        shown = looker.run("async () => (await import('./words.js')).now()")
+        told = looker.run("async () => (await (await fetch('/v1/me')).json()).now")
+
+    assert node is not None
+    assert abs(shown - told) < 60

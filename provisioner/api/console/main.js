@@ -6,6 +6,7 @@ import { append_blockers } from "./problem_words.js";
 import { link, made, tell } from "./dom.js";
 import { live } from "./live.js";
 import { sign_in } from "./login.js";
+import { set_clock } from "./words.js";
 
 const PAGES = {
   fleet: () => import("./fleet.js"),
@@ -156,6 +157,7 @@ function out(words) {
 }
 
 async function begin(who) {
+  set_clock(who.now, who.speed);
   me = who;
   bar();
   live.start();

@@ -4,7 +4,7 @@ import { all, ask, maybe } from "./api.js";
 import { asks, operation_words } from "./dialog.js";
 import { at, blockers, chip, empty, facts, link, made, section, table, tell } from "./dom.js";
 import { follow } from "./live.js";
-import { ago, lasts, many, number, short, when } from "./words.js";
+import { ago, lasts, many, now, number, short, when } from "./words.js";
 
 const WAY = ["discovered", "intake", "converging", "validating", "certified", "released"];
 
@@ -71,7 +71,7 @@ function top(node) {
   const place = node.location;
   const leaves = [...new Set(node.ports.map((p) => p.switch))];
   return facts([
-    ["In this state", made("span", { title: when(node.entered_at) }, lasts(Date.now() / 1000 - node.entered_at))], ["Now", node.note], ["Release", node.release], ["Profile", node.profile],
+    ["In this state", made("span", { title: when(node.entered_at) }, lasts(now() - node.entered_at))], ["Now", node.note], ["Release", node.release], ["Profile", node.profile],
     ["Tenant", node.tenant ? link(["tenants", node.tenant], node.tenant) : "nobody's"],
     ["Placement", node.vrf ? `${node.placement}, VRF ${node.vrf}` : node.placement],
     ["Place", place.rack ? `${place.site}, pod ${place.pod}, unit ${place.scalable_unit}, ${place.rack}` : `${place.site}`],

@@ -4,6 +4,17 @@ const day = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "
 const brief = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", timeZone: "UTC" });
 const count = new Intl.NumberFormat("en-GB");
 
+// The site's clock, as the server told it: the browser's may be wrong, and a simulated site's runs fast.
+let site = { at: Date.now() / 1000, heard: performance.now() / 1000, speed: 1 };
+
+/** Take the site's clock over: seconds since the epoch now, and how fast it runs. */
+export function set_clock(at, speed) {
+  if (Number.isFinite(at)) site = { at, heard: performance.now() / 1000, speed: speed || 1 };
+}
+
+/** The site's time, in seconds since the epoch. */
+export const now = () => site.at + (performance.now() / 1000 - site.heard) * site.speed;
+
 /** 12,345 */
 export const number = (n) => count.format(n);
 
@@ -31,7 +42,7 @@ export function lasts(seconds) {
 /** "5 min ago", or "in 5 min". */
 export function ago(at) {
   if (!at) return "—";
-  const apart = Date.now() / 1000 - at;
+  const apart = now() - at;
   return apart >= 0 ? `${lasts(apart)} ago` : `in ${lasts(-apart)}`;
 }
 

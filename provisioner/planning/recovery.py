@@ -87,7 +87,7 @@ def settle_by_word(node: Node, difference: Difference, word: Word, now: float) -
     """The row that follows from a person's word, or why that word settles nothing."""
     kind = difference.kind
     if word is Word.KEEP:
-        return _kept(node, difference)
+        return _kept(node, difference, now)
     if kind in (DifferenceKind.SERVES, DifferenceKind.OTHER_TENANT, DifferenceKind.DRAINING):
         if not difference.tenant:
             return f"no row names a tenant of VRF {difference.vrf}: list that tenant first"
@@ -116,16 +116,22 @@ def settle_by_word(node: Node, difference: Difference, word: Word, now: float) -
     return f"{kind.value}: there is no one network to adopt; settle the leaves, or keep the row"
 
 
-def _kept(node: Node, difference: Difference) -> Node:
-    """The row as it is; where that has it outside of a customer's network, it is fenced."""
+def _kept(node: Node, difference: Difference, now: float) -> Node:
+    """The row as it is; where that has the node outside of a customer's network, it is fenced.
+
+    A stranger is fenced by its intake. Any other one is drained, which is the way out of a
+    customer's network: fenced, then erased, and back to its repair if it has one.
+    """
     if node.state in _SERVING:
         return node
-    return _owing(node).model_copy(
-        update={
-            "placement": Placement.MIXED,
-            "vrf": "",
-            "note": f"fenced by a person's word ({difference.world})",
-        }
+    if node.state in (State.DISCOVERED, State.INTAKE):
+        return _owing(node)
+    return _owing(node).moved(
+        State.DRAINING,
+        now,
+        placement=Placement.MIXED,
+        vrf="",
+        note=f"fenced by a person's word (its leaves say {difference.world[:100]})",
     )
 
 

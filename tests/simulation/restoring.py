@@ -81,7 +81,8 @@ class Restored:
 
     def __init__(self, directory: Path, seed: int, nodes: int = 2, *, surveys: bool = True) -> None:
         self.rng = random.Random(f"restore {seed}")
-        self.world = World(directory, nodes=nodes, seed=seed)
+        # a look each minute: hours go by in which nothing happens
+        self.world = World(directory, nodes=nodes, seed=seed, poll_s=60.0, switch_poll_s=10.0)
         self.directory = directory
         self.truth = Truth(self.world)
         self.surveys = surveys
@@ -90,19 +91,18 @@ class Restored:
     async def play(self) -> list[str]:
         """What must never happen and did."""
         world, rng = self.world, self.rng
-        file = self.directory / "site.db"
+        file, backup = self.directory / "site.db", self.directory / "backup.db"
         world.store = open_store(file, inline=True)
         await world.take_in()
         await self.truth.know_ports()
-        await self.want()
+        await self.want(rng.choice(("", "blue", "red")))
         await world.start()
         watch = asyncio.create_task(self.truth.run())
-        await world.clock.sleep(rng.uniform(2, 9) * HOUR_S)
-        await self.turn_over(rng.randint(0, 1))
-        backup = self.directory / "backup.db"
+        await self.until_rest()
         copy_file(file, backup)
-        await self.turn_over(rng.randint(0, 2))
-        await world.clock.sleep(rng.uniform(0, 3) * HOUR_S)
+        for name in rng.sample(("blue", "red"), rng.randint(1, 2)):
+            await self.turn_over(name)
+            await self.until_rest(rng.choice((0.2, 0.5, 1.0, 12.0)))
         await world.crash()
         await world.store.close()
         world.store = open_store(backup, inline=True)
@@ -110,36 +110,44 @@ class Restored:
         if self.surveys:
             await self.recover()
         await world.start()
-        await self.turn_over(1)
-        await world.clock.sleep(8 * HOUR_S)
+        await self.want(rng.choice(("blue", "red")))
+        await world.clock.sleep(0.5 * HOUR_S)
+        await self.until_rest()
         await world.crash()
         assert not watch.done(), watch.exception()
         watch.cancel()
         assert self.truth.came, "no tenant ever got a node: nothing was tried"
         return self.truth.wrong
 
-    async def want(self) -> None:
-        """Each tenant wants some nodes from now on; all are wanted by somebody."""
-        count = len(self.world.site.machines)
-        red = self.rng.randint(0, count)
-        wanted = {"red": red, "blue": count - red}
+    async def until_rest(self, limit_h: float = 12.0) -> None:
+        """Until every host waits for a tenant or serves one, or the limit."""
+        until = self.world.clock.now() + limit_h * HOUR_S
+        while self.world.clock.now() < until:
+            await self.world.clock.sleep(60.0)
+            hosts = [n for n in await self.world.store.nodes() if n.ports]
+            if all(
+                n.state is State.RELEASED or (n.state is State.CERTIFIED and not n.tenant)
+                for n in hosts
+            ):
+                return
+
+    async def want(self, name: str) -> None:
+        """One tenant wants all hosts from now on; "": nobody wants any."""
         for tenant in await self.world.store.tenants():
-            asked = {**tenant.model_dump(), "nodes_wanted": wanted.get(tenant.name, 0)}
+            count = len(self.world.site.machines) if tenant.name == name else 0
+            asked = {**tenant.model_dump(), "nodes_wanted": count}
             await self.world.store.put_tenant(Tenant(**asked))
 
-    async def turn_over(self, times: int) -> None:
-        """Somebody takes a serving node back, and tenants want others."""
-        for _ in range(times):
-            await self.want()
-            serving = [n for n in await self.world.store.nodes() if n.state is State.RELEASED]
-            hosts = [n for n in serving if n.ports]
-            if hosts:
-                node = self.rng.choice(hosts)
+    async def turn_over(self, name: str) -> None:
+        """Serving hosts are taken back, with the word of those that have them, for somebody."""
+        await self.want(name)
+        for node in await self.world.store.nodes():
+            if node.ports and node.state is State.RELEASED and node.tenant != name:
                 back = reclaim(node, self.world.clock.now())
                 assert isinstance(back, Node)
                 self.truth.allowed.add(node.id)
                 await self.world.store.save_node(back)
-            await self.world.clock.sleep(self.rng.uniform(0.2, 5) * HOUR_S)
+        await self.world.clock.sleep(120.0)
 
     async def recover(self) -> None:
         """As `serve` does: only look; a person gives words; then act."""

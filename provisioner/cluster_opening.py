@@ -6,18 +6,24 @@ database needs them: a daemon on a file starts without them.
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import logging
 import os
 import secrets
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from provisioner.database_clock import DatabaseClock
 from provisioner.model.input_error import InputError
+from provisioner.model.matrix import Matrix
+from provisioner.planning import membership
+from provisioner.planning.membership import WorksBy
 from provisioner.settings import Settings
 from provisioner.store.postgres import extra_missing, is_postgres, postgres_url, shown
 from provisioner.wall_clock import WallClock
@@ -28,7 +34,38 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+CHANGE_MAX = timedelta(days=7)  # a change that rolls longer is two sites
 LOST = os.EX_TEMPFAIL  # exit code of a daemon that lost its seat: start it again
+
+
+def digests_of(settings: Settings, matrix: Matrix, texts: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the digests of code, matrix and settings, and of these texts by name."""
+    package = Path(__file__).parent
+    code = hashlib.sha256()
+    for file in sorted(package.rglob("*.py")):
+        code.update(f"{file.relative_to(package)}\0".encode() + file.read_bytes() + b"\0")
+    return {
+        "code": code.hexdigest(),
+        "matrix": matrix.digest(),
+        "settings": membership.digest_settings(settings),
+        **{name: membership.digest_text(text) for name, text in texts.items()},
+    }
+
+
+def declared_end(text: str) -> float:
+    """Return until when a change is declared to roll through; 0 for "". Raises InputError."""
+    if not text:
+        return 0.0
+    remedy = "Write a time with its zone, within a week: 2026-11-22T18:00+01:00."
+    try:
+        until = datetime.fromisoformat(text)
+    except ValueError:
+        raise InputError("--change-until", text[:40], "this is no time", remedy) from None
+    if until.tzinfo is None:
+        raise InputError("--change-until", text[:40], "this time has no zone", remedy)
+    if until - datetime.now(UTC) > CHANGE_MAX:
+        raise InputError("--change-until", text[:40], "this is more than a week ahead", remedy)
+    return until.timestamp()
 
 
 def clock_of(database: str, clock: WallClock) -> WallClock:
@@ -38,7 +75,7 @@ def clock_of(database: str, clock: WallClock) -> WallClock:
 
 @asynccontextmanager
 async def open_cluster(
-    database: str, settings: Settings, clock: WallClock
+    database: str, settings: Settings, clock: WallClock, works: WorksBy
 ) -> AsyncIterator[tuple[Cluster, WorkQueue] | None]:
     """Our seat and the queue of operations, until the end; None with a file.
 
@@ -61,7 +98,8 @@ async def open_cluster(
     name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
     assert isinstance(clock, DatabaseClock)
     time = SharedTime(clock, settings.clock_difference_max_s)
-    cluster = Cluster(Seat(database, name, _built(), settings.lease_s), end_at_once, time)
+    seat = Seat(database, name, _built(), settings.lease_s, works=works)
+    cluster = Cluster(seat, end_at_once, time)
     try:
         await cluster.start()
     except psycopg.Error as error:

@@ -22,7 +22,9 @@ from provisioner.artifact_server import HttpArtifactServer
 from provisioner.cli.campaign_options import MatrixOption
 from provisioner.cli.checked_options import check_ca, checked_artifact_url
 from provisioner.cli.data_options import DataOption, JsonOption, console
+from provisioner.cli.doctor_daemons import examine_daemons
 from provisioner.cli.matrix_files import read_matrix
+from provisioner.cluster_opening import digests_of
 from provisioner.execution import examination as look
 from provisioner.execution.examination import Looked
 from provisioner.execution.outside_artifacts import OutsideArtifacts
@@ -31,7 +33,7 @@ from provisioner.model.input_error import InputError
 from provisioner.model.matrix import Matrix
 from provisioner.model.outcome import Blocker
 from provisioner.nvue import NvueTransport
-from provisioner.opening import DATABASE, open_data, read_expected, read_settings
+from provisioner.opening import DATABASE, database_of, open_data, read_expected, read_settings
 from provisioner.planning import examination as judge
 from provisioner.planning.examination import Examined, Standing
 from provisioner.planning.pinned_files import pinned_files
@@ -89,6 +91,7 @@ def doctor(
         update = partial(_advance, bar, task)
         examined += asyncio.run(_devices(data, ca_file, strangers, update))
     examined += _database(data)
+    examined += examine_daemons(database_of(data), digests_of(chosen, pinned, {}))
     _show(examined, as_json=as_json, whole=whole)
     if not judge.ready(examined):
         raise typer.Exit(1)

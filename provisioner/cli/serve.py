@@ -31,7 +31,13 @@ from provisioner.cli.fabric_options import (
     UfmUser,
     fabric_access,
 )
-from provisioner.cluster_opening import clock_of, end_at_once, open_cluster
+from provisioner.cluster_opening import (
+    clock_of,
+    declared_end,
+    digests_of,
+    end_at_once,
+    open_cluster,
+)
 from provisioner.control.recovery import Recovery
 from provisioner.daemon import Daemon, Parts
 from provisioner.event_intake import open_watch
@@ -43,7 +49,8 @@ from provisioner.execution.webhook_posts import open_posts
 from provisioner.hosts_opening import Hosts, kept_clock, open_hosts, simulated_hosts
 from provisioner.model.matrix import Matrix
 from provisioner.nvue import NvueTransport
-from provisioner.opening import Data, held_data, open_data, read_thresholds
+from provisioner.opening import Data, held_data, open_data, read_text, read_thresholds
+from provisioner.planning.membership import WorksBy
 from provisioner.ports import Clock, Remote, StoreFailed
 from provisioner.ports.telemetry import Telemetry
 from provisioner.recovery_opening import CountedWrites, counted_writes
@@ -60,7 +67,7 @@ from provisioner.store.recovery_rows import RecoveryRows
 from provisioner.store.webhook_rows import WebhookRows
 from provisioner.switch_routing import RoutedSwitches
 from provisioner.telemetry_opening import Measured, open_telemetry, served_metrics
-from provisioner.tenants_opening import open_fabrics
+from provisioner.tenants_opening import FabricAccess, open_fabrics
 from provisioner.tickets_opening import open_tickets
 from provisioner.wall_clock import WallClock
 
@@ -96,6 +103,7 @@ def serve(
     alert_sources: opt.AlertSources = None,
     simulator: opt.Simulator = None,
     restored: opt.Restored = False,
+    change_until: opt.ChangeUntil = "",
     lab: Annotated[bool, typer.Option(help="Unknown pins are left alone, not refused.")] = False,
 ) -> None:
     """Run the daemon until it is stopped (Ctrl-C or SIGTERM); it drives every node taken in.
@@ -109,6 +117,7 @@ def serve(
     files_at = ArtifactDoor(artifact_host, artifact_port, checked_artifact_url(artifact_url))
     remote, senders = checked_remote(ssh_user, ssh_key, known_hosts), read_senders(alert_sources)
     access = fabric_access(plan, chosen, ca_file, (ufm, ufm_user, ufm_pin), default_limited)
+    works = _works_by(chosen, pinned, {"thresholds": thresholds, "plan": plan}, change_until)
 
     async def run() -> None:
         site = None if simulator is None else SimulatedRunner(simulator)
@@ -117,7 +126,7 @@ def serve(
             open_telemetry(chosen, clock) as measured,
             _wires(data, chosen, ca_file, measured.telemetry) as (transport, switches, sse),
             open_data(data, clock.now(), database, migrates=True) as opened,
-            _seated((data, database), opened, chosen, clock, restored) as (counted, shared),
+            _seated((data, database), opened, chosen, clock, works, restored) as (counted, shared),
             open_artifacts(artifacts, files_at, clock, ca_file) as files,
             _agents(site, door, data, opened, clock, chosen, files) as served,
             _hosts(site, playbooks, data, remote, opened, clock, chosen) as hosts,
@@ -131,21 +140,29 @@ def serve(
                 (hosts, served, files),
                 (transport, switches),
                 (watch, posts, tickets, shared, fabrics),
-                thresholds=read_thresholds(thresholds),
-                **_logins(site, data, ssh_user, ssh_key),
+                **_of_site(site, data, ssh_user, ssh_key, thresholds),
             )
-            api = served_api(data, opened, clock, access, pinned, files)
-            await _until_stopped(parts, data, opened, api, measured, counted)
+            await _until_stopped(parts, data, opened, (access, files), measured, counted)
 
     _run_alone(data, database, run)
 
 
-def _logins(
-    site: SimulatedRunner | None, data: Path, user: str, key: Path | None
+def _works_by(
+    chosen: Settings, pinned: Matrix, files: Mapping[str, Path | None], change_until: str
+) -> WorksBy:
+    """What this daemon works by, as its peers compare it. Raises InputError."""
+    texts = {name: read_text(path) for name, path in files.items() if path is not None}
+    digests = digests_of(chosen, pinned, texts)
+    return WorksBy(digests=digests, change_until=declared_end(change_until))
+
+
+def _of_site(
+    site: SimulatedRunner | None, data: Path, user: str, key: Path | None, thresholds: Path | None
 ) -> dict[str, Any]:
-    """How hosts that get a system let us in, and who changes factory passwords of switches."""
+    """How hosts that get a system let us in, who changes switches' passwords, and thresholds."""
     passwords = None if site else SshPasswords(data / SWITCH_KEYS)
-    return {"login": login_of(user, key), "passwords": passwords}
+    limits = read_thresholds(thresholds)
+    return {"login": login_of(user, key), "passwords": passwords, "thresholds": limits}
 
 
 def _run_alone(data: Path, database: str, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -192,13 +209,18 @@ def _parts(
 
 @asynccontextmanager
 async def _seated(
-    where: tuple[Path, str], opened: Data, chosen: Settings, clock: WallClock, restored: bool
+    where: tuple[Path, str],
+    opened: Data,
+    chosen: Settings,
+    clock: WallClock,
+    works: WorksBy,
+    restored: bool,
 ) -> AsyncIterator[tuple[CountedWrites, Any]]:
     """The database judged, our writes counted, and our place among peers, if there are any."""
     (data, database), store = where, opened.store
     async with (
         counted_writes(data, store, clock.now(), end_at_once, requested=restored) as counted,
-        open_cluster(database, chosen, clock) as shared,
+        open_cluster(database, chosen, clock, works) as shared,
     ):
         yield counted, shared
 
@@ -252,7 +274,7 @@ async def _until_stopped(
     parts: Parts,
     data: Path,
     opened: Data,
-    api: AbstractAsyncContextManager[str],
+    reached: tuple[FabricAccess, artifact_files.Artifacts],
     measured: Measured,
     counted: CountedWrites,
 ) -> None:
@@ -266,6 +288,8 @@ async def _until_stopped(
             "reads": (opened.store.reader.waiting, 0),
         }
 
+    access, files = reached
+    api = served_api(data, opened, clock, access, parts.matrix, files)
     metrics = served_metrics(measured, data, opened.store, clock, chosen, queues)
     async with api, metrics as url:
         if url:

@@ -40,6 +40,10 @@ CaFile = Annotated[Path | None, typer.Option(help="CAs that certificates may hav
 Thresholds = Annotated[Path | None, typer.Option(help="The site's own (docs/thresholds.md).")]
 EventsUrl = Annotated[str, typer.Option(help="https://ADDRESS:PORT where events are pushed.")]
 AlertSources = Annotated[Path | None, typer.Option(help="Who may push (docs/watch.md).")]
+ChangeUntil = Annotated[
+    str,
+    typer.Option(help="Until then daemons with another version, matrix or settings are let in."),
+]
 Simulator = Annotated[Path | None, typer.Option(help="Control socket of `provisioner sim serve`.")]
 
 

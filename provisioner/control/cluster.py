@@ -21,6 +21,7 @@ from provisioner.control.engine import FirstFailure
 from provisioner.database_clock import DatabaseClock, Reading, since_boot
 from provisioner.execution import leaf_turns
 from provisioner.model.input_error import InputError
+from provisioner.planning import membership
 from provisioner.store.seat import Peer, Seat
 
 log = logging.getLogger(__name__)
@@ -106,6 +107,7 @@ class Cluster:
         self._lost = lost
         self._time = time
         self._threads = threads or SeatThreads()
+        self.mixed: tuple[str, ...] = ()  # peers that work by something else, for people
         self.apart_s = 0.0  # this machine's clock before the database's, as was read last
         self._leading = asyncio.Event()
         self._alive_s = self._threads.steady_s()
@@ -128,9 +130,13 @@ class Cluster:
         """Sit down, and stay seated until `stop`.
 
         Raises `psycopg.Error` if the database refuses that, and `InputError` if this machine's
-        clock is too far from the database's.
+        clock is too far from the database's, or if living peers work by something else.
         """
-        await self._threads.at_desk(self._seat.take)
+        try:
+            await self._threads.at_desk(self._seat.take)
+        except InputError:
+            await self._threads.at_seat(self._seat.leave)
+            raise
         reading = self._seat.reading
         if self._time is not None and reading is not None:
             if problem := self._apart(reading):
@@ -181,8 +187,23 @@ class Cluster:
         await self._sure(self._threads.at_desk(lambda: self._seat.let_go(peer)))
 
     async def living(self) -> frozenset[str]:
-        """The executor ids of all daemons that live."""
-        return await self._sure(self._threads.at_desk(self._seat.living))
+        """The executor ids of all daemons that live. Ends the process if it has to make room."""
+        members = await self._sure(self._threads.at_desk(self._seat.members))
+        peers = [m for m in members if m.id != self.id]
+        now = self._now()
+        if why := membership.outdated(self._seat.joined, peers, now):
+            self._lost(why)
+        before, self.mixed = self.mixed, membership.mixed(self._seat.joined, peers)
+        if self.mixed != before:
+            for words in self.mixed or ("all daemons work by the same",):
+                log.warning("while a change rolls through: %s", words)
+        return frozenset(m.id for m in members)
+
+    def _now(self) -> float:
+        """The database's clock, carried on from its last reading."""
+        reading = self._seat.reading
+        assert reading is not None, "not seated"
+        return reading.database_s + self._threads.steady_s() - reading.boot_s
 
     async def active(self) -> int:
         """How many operations are active in the whole site."""

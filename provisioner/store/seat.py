@@ -13,9 +13,10 @@ daemon at once. Tables are read by a second connection, the desk, which may wait
 
 from __future__ import annotations
 
+import json
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 from zlib import crc32
@@ -25,7 +26,10 @@ from psycopg.rows import dict_row
 from sqlalchemy import make_url
 
 from provisioner.database_clock import Reading, since_boot, take_reading
+from provisioner.model.input_error import InputError
 from provisioner.model.operation import OperationStatus
+from provisioner.planning import membership
+from provisioner.planning.membership import Joined, WorksBy
 from provisioner.store.postgres import CONNECT, LOCK_SPACE, postgres_url
 
 # First numbers of advisory locks; `postgres.LOCK_SPACE` is that of single locks.
@@ -36,6 +40,18 @@ LEADER = 3
 Session = psycopg.Connection[dict[str, object]]
 
 SAFE_PART = 0.75  # of a lease: the rest is for clocks that drift and answers that are late
+JOINING = 5
+MEMBERS = (
+    "SELECT e.number, e.id, e.digests, e.change_until FROM executors e "
+    "JOIN pg_locks l ON l.locktype = 'advisory' AND l.granted "
+    "AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database()) "
+    "AND l.classid = %s::bigint::oid AND l.objid = e.number::bigint::oid "
+    "WHERE e.died_at = 0 ORDER BY e.number"
+)
+JOIN_REMEDY = (
+    "Give all daemons the same version, matrix, overlays and settings; or, while a change rolls "
+    "through, start the changed ones with `serve --change-until TIME`."
+)
 FORGET_S = 600.0  # a dead daemon is looked after so long: what it claimed as it died is found
 
 
@@ -61,8 +77,11 @@ class Seat:
         version: str,
         lease_s: float,
         wall: Callable[[], float] = time.time,
+        works: WorksBy | None = None,
     ) -> None:
+        """`works`: what this daemon works by; None is accepted by peers that do not say either."""
         self.id = id_
+        self._works = works or WorksBy()
         self.number = 0
         self.leads = False
         self.lease_s = lease_s
@@ -76,18 +95,35 @@ class Seat:
         self._turns: set[int] = set()
 
     def take(self) -> None:
-        """Connect and sit down; raises `psycopg.Error` if that is not possible."""
+        """Connect and sit down.
+
+        Raises `psycopg.Error` if that is not possible, `InputError` if living peers work by
+        something else and no change is declared.
+        """
         before = since_boot()
         self._session = self._connect("provisioner seat", int(self.lease_s * 1000))
         self._desk = self._connect("provisioner desk", 0)
         with self._desk.transaction():  # nobody sees the row before its lock is taken
+            # one joins after the other: two that differ must not overlook each other
+            self._read("SELECT pg_advisory_xact_lock(%s, %s)::text", (LOCK_SPACE, JOINING))
             row = self._read(
-                "INSERT INTO executors (id, host, version, started_at, died_at) "
-                "VALUES (%s, %s, %s, extract(epoch FROM clock_timestamp()), 0) RETURNING number",
-                (self.id, socket.gethostname(), self._version),
+                "INSERT INTO executors "
+                "(id, host, version, started_at, died_at, digests, change_until) "
+                "VALUES (%s, %s, %s, extract(epoch FROM clock_timestamp()), 0, %s, %s) "
+                "RETURNING number",
+                (
+                    self.id,
+                    socket.gethostname(),
+                    self._version,
+                    json.dumps(dict(self._works.digests)),
+                    self._works.change_until,
+                ),
             )[0]
             self.number = int(str(row["number"]))
             assert self._lock(SEATS, self.number), "a new number is nobody's"
+            peers = [m for m in self.members() if m.id != self.id]
+            if why := membership.refusal(self.joined, peers, self._time()):
+                raise InputError("daemons", "", why, JOIN_REMEDY)
         self.reading = take_reading(self._time, wall=self._wall)
         self.sure_until = before + self.lease_s * SAFE_PART
 
@@ -135,15 +171,20 @@ class Seat:
         )
         self._ask("SELECT pg_advisory_unlock(%s, %s)", (SEATS, peer.number))
 
-    def living(self) -> frozenset[str]:
-        """The ids of daemons that have a seat now, ours among them."""
-        rows = self._read(
-            "SELECT e.id FROM executors e JOIN pg_locks l ON l.locktype = 'advisory' "
-            "AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database()) "
-            "AND l.classid = %s::bigint::oid AND l.objid = e.number::bigint::oid AND l.granted",
-            (SEATS,),
+    @property
+    def joined(self) -> Joined:
+        """This daemon as its peers see it."""
+        works = self._works
+        return Joined(
+            id=self.id,
+            number=self.number,
+            digests=works.digests,
+            change_until=works.change_until,
         )
-        return frozenset(str(r["id"]) for r in rows)
+
+    def members(self) -> Sequence[Joined]:
+        """Return the daemons that have a seat now, ours among them, and what each works by."""
+        return [_joined(row) for row in self._read(MEMBERS, (SEATS,))]
 
     def active(self) -> int:
         """How many operations are active in the whole site."""
@@ -187,6 +228,23 @@ class Seat:
         """At the desk: the statement may wait for a table."""
         assert self._desk is not None, "not seated"
         return self._desk.execute(statement.encode(), values).fetchall()
+
+
+def read_members(database: str) -> Sequence[Joined]:
+    """Return the daemons that have a seat now, for who has none. Blocks; raises `psycopg.Error`."""
+    url = make_url(postgres_url(database)).set(drivername="postgresql")
+    text = url.render_as_string(hide_password=False)
+    with psycopg.connect(text, row_factory=dict_row, **CONNECT) as connection:
+        return [_joined(row) for row in connection.execute(MEMBERS, (SEATS,)).fetchall()]
+
+
+def _joined(row: Mapping[str, object]) -> Joined:
+    return Joined(
+        id=str(row["id"]),
+        number=int(str(row["number"])),
+        digests=json.loads(str(row["digests"])),
+        change_until=float(str(row["change_until"])),
+    )
 
 
 def _signed(number: int) -> int:

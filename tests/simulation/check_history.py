@@ -32,7 +32,7 @@ from virtual_time import run
 
 HISTORIES = 1000
 FORK_S = (40.0, 100.0)  # between two forks of a trunk, in virtual seconds
-BRANCH_S = 900.0  # what a branch lives: a release, a drain with its reboot, a bundle's writing
+BRANCH_S = 420.0  # what a branch lives: a release; most of a drain with its reboot
 TRUNK_S = 12 * 3600.0  # in which a site with a little trouble comes to its rest
 STRIKES = 6
 SHOWN_MAX = 20
@@ -58,7 +58,7 @@ async def branch(world: ClusterWorld, seed: str) -> dict[str, Any]:
     world.rng.seed(seed)
     world.chance.seed(seed)
     world.wire.lost = world.chance.choice((0.0, 0.0, 0.02, 0.1))
-    trouble = Trouble(world, f"{seed}/trouble", STRIKES, world.chance.choice((60.0, 200.0)))
+    trouble = Trouble(world, f"{seed}/trouble", STRIKES, world.chance.choice((30.0, 90.0)))
     trouble.begin()
     await world.run(BRANCH_S)
     trouble.end()

@@ -63,6 +63,7 @@ APART_MAX_S = 90.0  # of clocks, in a history; the setting's limit is 30
 REAL_PINS = ("leaf-su0-r0", "spine-0")  # these switches are upgraded; the others run their pin
 PINNED = "5.12.1.100"
 SENT_WITHIN_S = 15.0  # from an intent until its request has arrived: window and wire, generously
+SETTLED_S = 0.05  # from a write until its settling is on disk, at least
 
 
 class MemberClock:
@@ -230,12 +231,11 @@ class ClusterWorld(World):
         return noted
 
     def _moved(self, now: float, leaf: str, subject: str) -> None:
-        interface = subject.partition("/")[2] or subject
+        interface = subject.rpartition("/")[2]
         vrf = self.site.switches[leaf].vrf_of(interface)
-        if vrf in NOBODYS:
-            return
-        node = next((n for n, p in self.site.places.items() if p.interface == interface), "")
-        self.history.entered.append(Entered(now, node, f"{leaf}/{interface}", vrf))
+        if vrf not in NOBODYS:
+            node = next((n for n, p in self.site.places.items() if p.interface == interface), "")
+            self.history.entered.append(Entered(now, node, f"{leaf}/{interface}", vrf))
 
     def _session_over(self, name: str, at: float) -> None:
         self.history.ended[name] = at
@@ -390,7 +390,7 @@ class ClusterWorld(World):
         for at, told, slots, writer in intents:
             entry = rows[told.operation, told.action, told.attempt]
             until = entry.settled_at if entry.status in SETTLED else float("inf")
-            done.append(Intent(at, until + 1.0, told.node, told.action, slots, writer))
+            done.append(Intent(at, until + SETTLED_S, told.node, told.action, slots, writer))
         self.history.intents = done
         issued = await self.store.read(lambda c: c.execute(select(certificates)).all())
         for row in issued:

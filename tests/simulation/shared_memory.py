@@ -17,6 +17,7 @@ from zlib import crc32
 import psycopg
 
 from provisioner.database_clock import Reading
+from provisioner.planning.membership import Joined
 from provisioner.ports import StoreFailed
 from provisioner.store.seat import SAFE_PART, Peer
 from provisioner.store.sql_store import SqlStore
@@ -198,9 +199,14 @@ class MemorySeat:
         self._server.died[peer.number] = self._server.now()
         self._server.locks.pop(("seat", peer.number), None)
 
-    def living(self) -> frozenset[str]:
+    @property
+    def joined(self) -> Joined:
+        return Joined(id=self.id, number=self.number)
+
+    def members(self) -> Sequence[Joined]:
         self._live()
-        return frozenset(s.id for s in self._server.sessions.values() if s.living)
+        living = [s for s in self._server.sessions.values() if s.living]
+        return [Joined(id=s.id, number=s.number) for s in living]
 
     def active(self) -> int:
         self._live()

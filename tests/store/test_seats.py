@@ -15,7 +15,8 @@ import pytest
 from provisioner.control.cluster import Cluster, SharedTime
 from provisioner.database_clock import DatabaseClock, since_boot
 from provisioner.model.input_error import InputError
-from provisioner.store.seat import Seat
+from provisioner.planning.membership import WorksBy
+from provisioner.store.seat import Seat, read_members
 
 LEASE_S = 2.0  # the seat is sure for three quarters of it
 LIMIT_S = 30.0
@@ -24,13 +25,16 @@ LIMIT_S = 30.0
 class Daemon:
     """A seat with its cluster; `ends` records why it would have ended the process."""
 
-    def __init__(self, database: str, name: str, ahead_s: float = 0.0) -> None:
+    def __init__(
+        self, database: str, name: str, ahead_s: float = 0.0, works: WorksBy | None = None
+    ) -> None:
         """`ahead_s`: of this daemon's machine, against the database's clock."""
         self.ends: list[str] = []
         self.ended = threading.Event()
         self.ahead_s = ahead_s
         self.clock = DatabaseClock()
-        self.seat = Seat(database, name, "test", LEASE_S, lambda: time.time() + self.ahead_s)
+        wall = lambda: time.time() + self.ahead_s  # noqa: E731
+        self.seat = Seat(database, name, "test", LEASE_S, wall, works)
         self.cluster = Cluster(self.seat, self._end, SharedTime(self.clock, 30.0))
 
     def _end(self, why: str) -> NoReturn:
@@ -133,3 +137,47 @@ def test_a_daemon_whose_clock_goes_beyond_the_limit_ends(database):
     [why, *_] = asyncio.run(scenario())
 
     assert "ahead of the database's" in why
+
+
+OLD = WorksBy(digests={"code": "1", "matrix": "a"})
+NEW = WorksBy(digests={"code": "1", "matrix": "b"})
+
+
+def test_a_daemon_with_another_matrix_is_refused_and_its_peers_stay(database):
+    async def scenario() -> tuple[list[str], list[str]]:
+        first, second = Daemon(database, "a", works=OLD), Daemon(database, "b", works=NEW)
+        await first.cluster.start()
+        try:
+            with pytest.raises(InputError, match=r"another matrix than a.*--change-until"):
+                await second.cluster.start()
+            return [m.id for m in read_members(database)], sorted(await first.cluster.living())
+        finally:
+            await first.cluster.stop()
+
+    assert asyncio.run(scenario()) == (["a"], ["a"])
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_declared_change_rolls_through_and_at_its_end_the_old_daemon_ends(database, caplog):
+    async def scenario() -> tuple[tuple[str, ...], list[str], list[str]]:
+        old = Daemon(database, "old", works=OLD)
+        until = WorksBy(digests=NEW.digests, change_until=time.time() + 4.0)
+        new = Daemon(database, "new", works=until)
+        await old.cluster.start()
+        await new.cluster.start()
+        await old.cluster.living()
+        told = old.cluster.mixed
+        await asyncio.sleep(until.change_until - time.time() + 0.5)
+        with pytest.raises(SystemExit):
+            await old.cluster.living()
+        await new.cluster.living()
+        await new.cluster.stop()
+        await old.cluster.stop()
+        return told, old.ends, new.ends
+
+    told, old, new = asyncio.run(scenario())
+
+    assert told == ("new works by another matrix",)
+    assert "while a change rolls through: new works by another matrix" in caplog.text
+    assert "which joined later; the change has ended" in old[0]
+    assert new == []

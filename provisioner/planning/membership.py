@@ -1,0 +1,110 @@
+"""Whether daemons may work on one database together: only by the same matrix, settings and code.
+
+Two daemons with different matrices would each bring nodes to their own pins. A difference is
+refused when a daemon joins, unless a change is declared: then old and new work side by side until
+the declared end, after which those that joined earlier end.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+
+from provisioner.model.base import Record
+from provisioner.settings import Settings
+
+# What is each machine's own: an address, a file, how it tells of itself, how much it can bear.
+OF_ONE_MACHINE = frozenset(
+    {
+        "api_host",
+        "api_port",
+        "api_serve",
+        "api_certificate",
+        "api_names",
+        "api_connections_max",
+        "api_streams_max",
+        "log_format",
+        "metrics_fresh_s",
+        "metrics_host",
+        "metrics_nodes_max",
+        "metrics_port",
+        "metrics_token_file",
+        "operations_max",
+        "requests_max",
+        "ssh_connections_max",
+        "trace_endpoint",
+        "trace_headers_file",
+    }
+)
+
+
+class WorksBy(Record):
+    """What a daemon works by, and until when others may work by something else."""
+
+    digests: Mapping[str, str] = {}  # part -> SHA-256; empty: of a version that did not say
+    change_until: float = 0.0  # seconds since the epoch; 0: no change is declared
+
+
+class Joined(WorksBy):
+    """A daemon among its peers. `number` counts daemons in the order in which they joined."""
+
+    id: str
+    number: int = 0
+
+
+def digest_settings(settings: Settings) -> str:
+    """Return the digest of all settings that must be equal on all daemons."""
+    shared = settings.model_dump(mode="json", exclude=set(OF_ONE_MACHINE))
+    return _digest(json.dumps(shared, sort_keys=True))
+
+
+def digest_text(text: str) -> str:
+    """Return the digest of a file's text: thresholds, the address plan."""
+    return _digest(text)
+
+
+def differences(ours: Joined, theirs: Joined) -> tuple[str, ...]:
+    """Return the parts by which two daemons differ, by name."""
+    parts = sorted({*ours.digests, *theirs.digests})
+    return tuple(p for p in parts if ours.digests.get(p) != theirs.digests.get(p))
+
+
+def refusal(ours: Joined, peers: Sequence[Joined], now: float) -> str:
+    """Return why a daemon may not join its living peers; "" if it may."""
+    for peer in peers:
+        apart = differences(ours, peer)
+        if apart and max(ours.change_until, peer.change_until) <= now:
+            return f"{_other(apart)} than {peer.id}"
+    return ""
+
+
+def outdated(ours: Joined, peers: Sequence[Joined], now: float) -> str:
+    """Return why a daemon has to end: a declared change is over, and it works by the old."""
+    for peer in peers:
+        apart = differences(ours, peer)
+        allowed = max(ours.change_until, peer.change_until) > now
+        if apart and peer.number > ours.number and not allowed:
+            return f"{_other(apart)} than {peer.id}, which joined later; the change has ended"
+    return ""
+
+
+def mixed(ours: Joined, peers: Sequence[Joined]) -> tuple[str, ...]:
+    """Return a sentence for each peer that works by something else."""
+    return tuple(
+        f"{peer.id} works by {_named(apart)}"
+        for peer in peers
+        if (apart := differences(ours, peer))
+    )
+
+
+def _other(apart: Sequence[str]) -> str:
+    return f"this daemon works by {_named(apart)}"
+
+
+def _named(apart: Sequence[str]) -> str:
+    return "another " + " and another ".join(apart)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -13,8 +13,9 @@ import os
 import secrets
 import socket
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -25,7 +26,8 @@ from provisioner.model.matrix import Matrix
 from provisioner.planning import membership
 from provisioner.planning.membership import WorksBy
 from provisioner.settings import Settings
-from provisioner.store.postgres import extra_missing, is_postgres, postgres_url, shown
+from provisioner.store.postgres import extra_missing, is_postgres, postgres_url, shown, wait_reason
+from provisioner.store.waits import WaitWatch
 from provisioner.wall_clock import WallClock
 
 if TYPE_CHECKING:
@@ -71,6 +73,13 @@ def declared_end(text: str) -> float:
 def clock_of(database: str, clock: WallClock) -> WallClock:
     """Return the clock of a daemon on this database: one that can follow it, among several."""
     return DatabaseClock(clock.speed, clock.epoch) if is_postgres(database) else clock
+
+
+def watched_waits(database: str, settings: Settings) -> AbstractContextManager[object]:
+    """Report waits on a PostgreSQL database while inside, and end the process after the limit."""
+    if not is_postgres(database):
+        return nullcontext()
+    return WaitWatch(settings.database_wait_max_s, partial(wait_reason, database), end_at_once)
 
 
 @asynccontextmanager

@@ -25,6 +25,7 @@ class Scope:
     checks: list[Callable[[], None]] = field(default_factory=list)
     closed: list[str] = field(default_factory=list)  # why nothing may be written to devices
     turns: list[Any] = field(default_factory=list)  # of `leaf_turns.Shared`
+    notices: dict[str, tuple[str, ...]] = field(default_factory=dict)  # by subject, for people
     locks: Locks = field(default_factory=WeakKeyDictionary)
 
 

@@ -17,6 +17,13 @@ class ClusterSettings(Record):
         description="A daemon that the database has not heard for this long has lost its place; "
         "it acts no more after three quarters of it.",
     )
+    database_wait_max_s: float = Field(
+        60.0,
+        ge=10.0,
+        le=3600.0,
+        description="A daemon that has waited this long for one transaction of a PostgreSQL "
+        "database ends with its reason, and is started again. It is reported after 5 s.",
+    )
     clock_difference_max_s: float = Field(
         30.0,
         ge=1.0,

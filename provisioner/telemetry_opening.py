@@ -10,15 +10,17 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector
-from prometheus_client.core import InfoMetricFamily
+from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily
 from prometheus_client.registry import Collector
 
+from provisioner import process_scope
 from provisioner.api_opening import tls_context
 from provisioner.model.input_error import InputError
 from provisioner.opening import read_text
 from provisioner.ports import Clock, Secret
 from provisioner.ports.telemetry import SILENCE, Telemetry
 from provisioner.settings import Settings
+from provisioner.store import waits
 from provisioner.store.sql_store import SqlStore
 from provisioner.telemetry.collecting import FleetMetrics, Queues
 from provisioner.telemetry.logs import set_up
@@ -55,6 +57,7 @@ async def open_telemetry(settings: Settings, clock: Clock) -> AsyncIterator[Meas
         ProcessCollector(registry=registry)
         PlatformCollector(registry=registry)
         registry.register(_Build())
+        registry.register(_Cluster())
         parts.append(Recorder(registry, clock.now))
     traces = None
     if settings.trace_endpoint:
@@ -102,6 +105,23 @@ class _Build(Collector):
     def collect(self) -> list[InfoMetricFamily]:
         text = "The version of the provisioner that runs."
         return [InfoMetricFamily("provisioner_build", text, {"version": built()})]
+
+
+class _Cluster(Collector):
+    """How this daemon stands to its database and its peers."""
+
+    def collect(self) -> list[GaugeMetricFamily]:
+        wait = "How long the transaction that waits longest has waited for the database."
+        notices = "Notices of this daemon about itself, by subject (docs/high-availability.md)."
+        standing = GaugeMetricFamily("provisioner_notices", notices, labels=("subject",))
+        found = process_scope.current().notices
+        for subject in ("clock", "daemons"):
+            standing.add_metric((subject,), len(found.get(subject, ())))
+        seconds = waits.longest()[1]
+        return [
+            GaugeMetricFamily("provisioner_database_wait_seconds", wait, value=seconds),
+            standing,
+        ]
 
 
 def _token(path: str) -> Secret | None:

@@ -11,7 +11,7 @@ from pydantic import Field
 from provisioner.api.problem import missing
 from provisioner.api.route import ANYBODY, VIEWERS, Ask, Reply, Route
 from provisioner.checks import ALL as CHECKS
-from provisioner.control.overload import measured
+from provisioner.control.overload import measured, notices
 from provisioner.execution.outside_artifacts import OutsideArtifacts
 from provisioner.model.access import Caller, Role
 from provisioner.model.base import Record
@@ -123,6 +123,9 @@ class Health(Record):
 
     level: str = Field(description="CALM; STRAINED: routine looks wait; SEVERE: new work waits.")
     strained_by: tuple[Strain, ...]
+    notices: tuple[str, ...] = Field(
+        (), description="A clock that differs from the database's, daemons that work differently."
+    )
 
 
 async def list_releases(ask: Ask) -> Reply:
@@ -251,7 +254,7 @@ async def health(ask: Ask) -> Reply:
     began = loop.time()
     await asyncio.sleep(0)
     found = strains(measured(ask.parts.store, loop.time() - began))
-    return Reply(Health(level=level(found).name, strained_by=found))
+    return Reply(Health(level=level(found).name, strained_by=found, notices=notices()))
 
 
 ROUTES = (

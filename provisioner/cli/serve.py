@@ -37,6 +37,7 @@ from provisioner.cluster_opening import (
     digests_of,
     end_at_once,
     open_cluster,
+    watched_waits,
 )
 from provisioner.control.recovery import Recovery
 from provisioner.daemon import Daemon, Parts
@@ -144,7 +145,7 @@ def serve(
             )
             await _until_stopped(parts, data, opened, (access, files), measured, counted)
 
-    _run_alone(data, database, run)
+    _run_alone(data, database, chosen, run)
 
 
 def _works_by(
@@ -165,9 +166,12 @@ def _of_site(
     return {"login": login_of(user, key), "passwords": passwords, "thresholds": limits}
 
 
-def _run_alone(data: Path, database: str, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
+def _run_alone(
+    data: Path, database: str, chosen: Settings, run: Callable[[], Coroutine[Any, Any, None]]
+) -> None:
     """In an event loop of its own, while no other daemon holds the directory or the database."""
-    with held_data(data, database), asyncio.Runner(loop_factory=new_event_loop) as loop:
+    waits = watched_waits(database, chosen)
+    with held_data(data, database), waits, asyncio.Runner(loop_factory=new_event_loop) as loop:
         loop.run(run())
 
 

@@ -16,7 +16,7 @@ from typing import NoReturn, Protocol, TypeVar
 
 import psycopg
 
-from provisioner import permit
+from provisioner import permit, process_scope
 from provisioner.control.engine import FirstFailure
 from provisioner.database_clock import DatabaseClock, Reading, since_boot
 from provisioner.execution import leaf_turns
@@ -194,6 +194,7 @@ class Cluster:
         if why := membership.outdated(self._seat.joined, peers, now):
             self._lost(why)
         before, self.mixed = self.mixed, membership.mixed(self._seat.joined, peers)
+        process_scope.current().notices["daemons"] = self.mixed
         if self.mixed != before:
             for words in self.mixed or ("all daemons work by the same",):
                 log.warning("while a change rolls through: %s", words)
@@ -283,9 +284,11 @@ class Cluster:
         before, self.apart_s = self.apart_s, reading.difference_s
         self._time.clock.follow(reading)
         if abs(self.apart_s) > APART_S >= abs(before):
-            words = _apart(self.apart_s)
-            log.warning("this machine's clock is %s the database's: look at its NTP", words)
+            words = f"this machine's clock is {_apart(self.apart_s)} the database's"
+            process_scope.current().notices["clock"] = (f"{words}: look at its NTP",)
+            log.warning("%s: look at its NTP", words)
         elif abs(self.apart_s) <= APART_S < abs(before):
+            process_scope.current().notices["clock"] = ()
             log.warning("this machine's clock agrees with the database's again")
 
     async def _sure(self, work: Awaitable[T]) -> T:

@@ -18,6 +18,7 @@ from uuid import uuid4
 from dbos import DBOS, Serializer
 from sqlalchemy import make_url
 
+from provisioner.store import waits
 from provisioner.store.postgres import CONNECT, postgres_url
 
 T = TypeVar("T")
@@ -113,7 +114,11 @@ class DbosQueue:
         )
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        def waiting() -> T:
+            with waits.on("the queue of operations"):
+                return work()
+
+        return await asyncio.get_running_loop().run_in_executor(self._thread, waiting)
 
 
 async def _awaited(run: Callable[[str], Awaitable[None]], operation_id: str) -> None:

@@ -13,9 +13,11 @@ import resource
 import shutil
 from pathlib import Path
 
+from provisioner import process_scope
 from provisioner.model.node import Node, State
 from provisioner.planning.overload import Level, Load, Strain, level, strains
 from provisioner.ports import Clock, Store
+from provisioner.store import waits
 from provisioner.store.database import directory_of
 
 log = logging.getLogger(__name__)
@@ -32,6 +34,7 @@ class Overload:
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store, self._clock = store, clock
         self._calm = 0
+        self._noticed: tuple[str, ...] = ()
         self.found: tuple[Strain, ...] = ()
 
     @property
@@ -55,6 +58,15 @@ class Overload:
             await asyncio.sleep(SAMPLE_S)
             lag_s = max(loop.time() - began - SAMPLE_S, 0.0)
             await self.take(measured(self._store, lag_s))
+            await self.notice(notices())
+
+    async def notice(self, found: tuple[str, ...]) -> None:
+        """Write notices that are new, and their end, into the journal: webhooks carry them on."""
+        if found == self._noticed:
+            return
+        self._noticed = found
+        kind = "daemon_notice" if found else "daemon_notice_over"
+        await self._store.journal(kind, "", {"notices": list(found)}, self._clock.now())
 
     async def take(self, load: Load) -> None:
         """What was measured; a change of what strains is told in the log and the journal."""
@@ -77,6 +89,12 @@ class Overload:
         await self._store.journal(kind, "", told, self._clock.now())
 
 
+def notices() -> tuple[str, ...]:
+    """Return what this process reports of itself: a clock that differs, a change that rolls."""
+    told = process_scope.current().notices
+    return tuple(words for subject in sorted(told) for words in told[subject])
+
+
 def measured(store: object, lag_s: float) -> Load:
     """The load of this process now; of the store what it tells of itself."""
     engine = getattr(store, "_engine", None)  # what it is opened on, if it is a database
@@ -87,6 +105,7 @@ def measured(store: object, lag_s: float) -> Load:
         descriptors_max=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
         waiting=int(getattr(getattr(store, "writer", None), "waiting", 0)),
         disk_free_bytes=None if directory is None else _free(directory),
+        database_wait_s=waits.longest()[1],
     )
 
 

@@ -225,8 +225,20 @@ class Leaf:
         self._denied = frozenset(i for i, found in seen.items() if any(p.denied for p in found))
         return all(seen[m.interface] == {(m.vrf, m.denied)} for m in moves)
 
+    async def _others_end(self) -> None:
+        """Wait for a revision of a writer that died, at most for `switch_apply_limit_s`.
+
+        A revision that is made meanwhile is made on what is about to change.
+        """
+        until = self._clock.now() + self._limits.switch_apply_limit_s
+        while cumulus.read_sent(await self._line.get(cumulus.REVISIONS_PATH)):
+            if self._clock.now() >= until:
+                return  # a switch that is stuck: the port's move is tried all the same
+            await self._clock.sleep(self._limits.switch_poll_s / 5)
+
     async def _revise(self, moves: Sequence[Move]) -> str:
         """One revision with all moves, applied. Its name as the proof shows it."""
+        await self._others_end()
         revision = cumulus.read_revision_id(await self._line.ask(cumulus.new_revision()))
         if revision is None:
             raise Malformed("a new revision without a name")

@@ -90,6 +90,10 @@ class LeafConfig:
     # --- what is sent
 
     async def _revise(self, change: LeafChange) -> None:
+        async def others_end() -> bool:
+            return not cumulus.read_sent(await self._get(cumulus.REVISIONS_PATH))
+
+        await self._until(others_end)  # of a writer that died; a switch that is stuck is tried
         revision = cumulus.read_revision_id(await self._ask(cumulus.new_revision()))
         if revision is None:
             raise Malformed("a new revision without a name")

@@ -120,6 +120,8 @@ class Drain:
             if isinstance(images, Blocker):
                 return images
             release = key("cumulus", images.running) or ()
+            # of a writer that died; a switch that is stuck is tried all the same
+            await self._until(self._nothing_sent, wanted=True)
             revision = await self._asked(cumulus.new_revision(), cumulus.read_revision_id)
             if isinstance(revision, Blocker):
                 return revision
@@ -139,6 +141,11 @@ class Drain:
         save = cumulus.save()
         saved = await self._api.call(Call(save.method, save.path, save.body))
         return saved if isinstance(saved, Blocker) else None
+
+    async def _nothing_sent(self) -> bool | Blocker:
+        """Whether no revision is being applied."""
+        sent = await self._read(cumulus.REVISIONS_PATH, cumulus.read_sent)
+        return sent if isinstance(sent, Blocker) else not sent
 
     async def _until(self, look: Callable[[], Awaitable[Any]], *, wanted: bool) -> Any:
         until = self._site.clock.now() + self._site.settings.switch_apply_limit_s

@@ -13,6 +13,7 @@ from provisioner.model.base import Record
 LAG_S = (1.0, 5.0)  # of the event loop: a lease is renewed, an agent answered, within seconds
 DESCRIPTORS = (0.80, 0.92)  # of the process's limit: a BMC takes three, a play some ten
 WAITING = (2_000, 10_000)  # writes before the store: at some 5,000 a second, a part of a second
+DATABASE_WAIT_S = (5.0, 30.0)  # of one transaction, which takes milliseconds
 DISK_BYTES = (2 * 1024**3, 256 * 1024**2)  # left where the database is; its journal only grows
 
 
@@ -32,12 +33,13 @@ class Load(Record):
     descriptors_max: int | None = None
     waiting: int = 0
     disk_free_bytes: int | None = None
+    database_wait_s: float = 0.0
 
 
 class Strain(Record):
     """One thing that there is too much, or too little, of."""
 
-    by: str  # "event_loop" | "descriptors" | "store" | "disk"
+    by: str  # "event_loop" | "descriptors" | "store" | "disk" | "database"
     level: Level
     detail: str
 
@@ -47,6 +49,12 @@ def strains(load: Load) -> tuple[Strain, ...]:
     found = [
         _above("event_loop", load.lag_s, LAG_S, f"it runs {load.lag_s:.1f} s late"),
         _above("store", load.waiting, WAITING, f"{load.waiting} writes wait"),
+        _above(
+            "database",
+            load.database_wait_s,
+            DATABASE_WAIT_S,
+            f"a transaction has waited {load.database_wait_s:.0f} s for the database",
+        ),
     ]
     if load.descriptors is not None and load.descriptors_max:
         share = load.descriptors / load.descriptors_max

@@ -22,6 +22,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from provisioner.ports.errors import StoreFailed
+from provisioner.store import waits
 
 Result = TypeVar("Result")
 Work = Callable[[Connection], Result]
@@ -178,7 +179,7 @@ class ThreadLane:
     def __init__(
         self, connect: Callable[[], Connection], name: str, *, reads: bool = False
     ) -> None:
-        self._reads = reads
+        self._reads, self._name = reads, name
         self.counting: Counting | None = None
         self.transactions = 0
         self.jobs = 0
@@ -218,9 +219,10 @@ class ThreadLane:
             while open_for_more:
                 jobs, open_for_more = self._next_group()
                 if jobs:
-                    self.transactions += run_group(
-                        connection, jobs, reads=self._reads, counting=self.counting
-                    )
+                    with waits.on(f"a transaction of the {self._name}"):
+                        self.transactions += run_group(
+                            connection, jobs, reads=self._reads, counting=self.counting
+                        )
                     self.jobs += len(jobs)
                     _tell_all(jobs)
         finally:

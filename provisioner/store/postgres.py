@@ -17,6 +17,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.pool import NullPool
 
 from provisioner.model.input_error import InputError
+from provisioner.store import waits
 from provisioner.store.migrating import Copier, prepare_schema
 
 # Advisory locks are numbers; ours share this first one ("prov" in ASCII), the second says what for.
@@ -80,7 +81,7 @@ def open_postgres(database: str, copy_first: Copier | None = None) -> Engine:
     event.listen(engine, "connect", _prepare)
     event.listen(engine, "begin", _begin)
     try:
-        with engine.connect() as connection:
+        with waits.on("opening the database"), engine.connect() as connection:
             _check(connection, shown(url))
             # daemons that start together migrate one after the other
             connection.execute(_LOCK_SESSION, {"space": LOCK_SPACE, "what": OPENING})
@@ -96,6 +97,27 @@ def open_postgres(database: str, copy_first: Copier | None = None) -> Engine:
     return engine
 
 
+def wait_reason(database: str) -> str:
+    """Ask the server what our sessions wait for; "" if it does not say. Blocks for some seconds."""
+    try:
+        engine = create_engine(
+            postgres_url(database),
+            poolclass=NullPool,
+            connect_args={**CONNECT, "connect_timeout": 3, "application_name": "provisioner look"},
+        )
+        with engine.connect() as connection:
+            seen = set(connection.scalars(_WAITING))
+            standbys = connection.exec_driver_sql("SHOW synchronous_standby_names").scalar_one()
+        engine.dispose()
+    except (DBAPIError, ModuleNotFoundError):
+        return "it does not answer"
+    if "IPC:SyncRep" in seen:
+        return f"no synchronous standby answers it (synchronous_standby_names: {standbys})"
+    if "Lock:relation" in seen:
+        return "somebody holds a lock on a table (pg_locks)"
+    return "another daemon writes" if "Lock:advisory" in seen else ""
+
+
 def write_connection(engine: Engine) -> Callable[[], Connection]:
     """Makes the connection that writes: each transaction begins with the writers' lock."""
     return lambda: engine.connect().execution_options(provisioner_writes=True)
@@ -108,6 +130,12 @@ def read_connection(engine: Engine) -> Callable[[], Connection]:
     )
 
 
+_WAITING = text(
+    "SELECT wait_event_type || ':' || wait_event FROM pg_stat_activity "
+    "WHERE datname = current_database() AND state = 'active' AND pid <> pg_backend_pid() "
+    "AND application_name IN ('provisioner', 'provisioner desk', 'dbos') "
+    "AND wait_event IS NOT NULL"
+)
 _LOCK_SESSION = text("SELECT pg_advisory_lock(:space, :what)")
 _LOCK = text("SELECT pg_advisory_xact_lock(:space, :what)")
 

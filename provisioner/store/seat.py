@@ -30,6 +30,7 @@ from provisioner.model.input_error import InputError
 from provisioner.model.operation import OperationStatus
 from provisioner.planning import membership
 from provisioner.planning.membership import Joined, WorksBy
+from provisioner.store import waits
 from provisioner.store.postgres import CONNECT, LOCK_SPACE, postgres_url
 
 # First numbers of advisory locks; `postgres.LOCK_SPACE` is that of single locks.
@@ -103,7 +104,8 @@ class Seat:
         before = since_boot()
         self._session = self._connect("provisioner seat", int(self.lease_s * 1000))
         self._desk = self._connect("provisioner desk", 0)
-        with self._desk.transaction():  # nobody sees the row before its lock is taken
+        # nobody sees the row before its lock is taken
+        with waits.on("joining the other daemons"), self._desk.transaction():
             # one joins after the other: two that differ must not overlook each other
             self._read("SELECT pg_advisory_xact_lock(%s, %s)::text", (LOCK_SPACE, JOINING))
             row = self._read(
@@ -227,7 +229,8 @@ class Seat:
     def _read(self, statement: str, values: tuple[object, ...]) -> list[dict[str, object]]:
         """At the desk: the statement may wait for a table."""
         assert self._desk is not None, "not seated"
-        return self._desk.execute(statement.encode(), values).fetchall()
+        with waits.on("a look at the other daemons", limited=False):
+            return self._desk.execute(statement.encode(), values).fetchall()
 
 
 def read_members(database: str) -> Sequence[Joined]:

@@ -225,6 +225,14 @@ def read_revisions(answer: Any) -> dict[str, RevisionState] | None:
     return {name: state for name, state in found.items() if state is not None}
 
 
+def read_sent(answer: Any) -> tuple[str, ...] | None:
+    """Return the revisions that are being applied now; None if the list cannot be read."""
+    listed = read_revisions(answer)
+    if listed is None:
+        return None
+    return tuple(sorted(name for name, state in listed.items() if state.sent))
+
+
 def read_vrf(interface: Any) -> str | None:
     """VRF of one interface's operational state; "" if it names none; None if it is unreadable."""
     if not isinstance(interface, dict):

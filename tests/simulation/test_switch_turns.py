@@ -43,11 +43,20 @@ def test_a_write_to_a_switch_waits_for_its_turn(write: Callable[..., Awaitable[A
             if write is undrains:
                 assert await drains(rig, api) is None
             rig.switches.calls.clear()
-            async with turn(LEAF):
-                writing = asyncio.create_task(write(rig, api))  # type: ignore[arg-type]
-                await rig.effects.clock.sleep(60.0)
-                early = [call[1] for call in rig.switches.calls if call[1] != "GET"]
-            await writing
+            held, over = asyncio.Event(), asyncio.Event()
+
+            async def hold() -> None:
+                async with turn(LEAF):
+                    held.set()
+                    await over.wait()
+
+            holding = asyncio.create_task(hold())
+            await held.wait()
+            writing = asyncio.create_task(write(rig, api))  # type: ignore[arg-type]
+            await rig.effects.clock.sleep(60.0)
+            early = [call[1] for call in rig.switches.calls if call[1] != "GET"]
+            over.set()
+            await asyncio.gather(holding, writing)
             return early, any(call[1] != "GET" for call in rig.switches.calls)
         finally:
             await rig.close()

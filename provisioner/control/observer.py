@@ -92,11 +92,7 @@ class Observer:
         Nothing is asked of a device, so that this can be read before each leaf is changed.
         """
         stored = await self._store.node(node.id)
-        if stored is None or (stored.state, stored.tenant, stored.certificate) != (
-            node.state,
-            node.tenant,
-            node.certificate,
-        ):
+        if stored is None or not handover.is_unchanged(node, stored):
             return (handover.changed(node.id, "its state, tenant or certificate is another now"),)
         return await self._objections(node, vrf, await self._store.inventory(node.id))
 

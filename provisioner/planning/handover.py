@@ -51,6 +51,12 @@ def objections(
     return tuple(dict.fromkeys(found))
 
 
+def is_unchanged(node: Node, stored: Node) -> bool:
+    """Whether a node's row still says what the release began with."""
+    facts = [(n.state, n.tenant, n.served, n.certificate) for n in (node, stored)]
+    return facts[0] == facts[1]
+
+
 def standing_of(node: Node, inventory: Inventory, vrf: str) -> Standing:
     """Return the conditions that the transaction of the handover checks once more."""
     return Standing(

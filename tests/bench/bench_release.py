@@ -96,6 +96,7 @@ class Fleet:
             agents=None,
             artifacts=None,
         )
+        self.effects = effects
         self.tenancy = Tenancy(effects, self)  # type: ignore[arg-type]
         self.releases = Releases(effects, self, self.tenancy)  # type: ignore[arg-type]
 
@@ -135,6 +136,12 @@ class Fleet:
         """`SwitchTransport` onto the simulated switches."""
         self.requests += 1
         await asyncio.sleep(self.rng.uniform(*WIRE_S))
+        reply = self.answered(switch, call)
+        await asyncio.sleep(self.rng.uniform(*WIRE_S))
+        return reply
+
+    def answered(self, switch: SwitchAddress, call: Call) -> Reply:
+        """What the leaf answers, at once."""
         assert switch.secret is not None
         parts = urlsplit(call.path)
         pair = base64.b64encode(f"{switch.username}:{switch.secret.reveal()}".encode()).decode()
@@ -147,7 +154,6 @@ class Fleet:
         )
         if told.status == 0:
             raise Unreachable("connection reset", maybe_executed=False)
-        await asyncio.sleep(self.rng.uniform(*WIRE_S))
         return Reply(told.status, {}, told.body)
 
     async def close(self) -> None:

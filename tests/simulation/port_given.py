@@ -90,6 +90,10 @@ class Hosts:
         told = {"certificate": certificate, "certificate_blockers": problems}
         return view.model_copy(update={**told, "tenant_vrf": TENANTS.get(node.tenant, "")})
 
+    async def bare(self, node: Node) -> tuple[Inventory, tuple[Blocker, ...]]:
+        """The parts without the host's system."""
+        return self._soak.inventory(node.id), ()
+
     def disks_of(self, node: Node) -> int:
         """The profile does not say."""
         return 0

@@ -13,18 +13,38 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from dataclasses import dataclass, field
 from typing import Any
 
+from port_model_parts import (
+    CHANCES,
+    FENCE_STEPS,
+    FOREIGN,
+    LEAVES,
+    LEFT_ALONE,
+    LEFT_STEPS,
+    LOST,
+    NOTICE_STEPS,
+    POLICY,
+    SAVED,
+    TENANTS,
+    VRF_OF,
+    Actor,
+    ModelPort,
+    Watch,
+    prefix_of,
+    withdrawn,
+)
+from port_model_watch import WatchSteps
 from port_truth import MAINTENANCE, Violated
 
 from provisioner.model.certificate import Certificate
+from provisioner.model.health import HealthReport
 from provisioner.model.location import Port
 from provisioner.model.node import Node, NodeKind, Placement, State
-from provisioner.model.outcome import Blocker
 from provisioner.model.plan import Plan
 from provisioner.model.tenant import PortPlacement
-from provisioner.planning import requests
+from provisioner.planning import erasure, requests
+from provisioner.planning.entitlement import find_trespasses
 from provisioner.planning.journey import may_enter
 from provisioner.planning.lifecycle import (
     Certify,
@@ -32,44 +52,15 @@ from provisioner.planning.lifecycle import (
     Fence,
     Release,
     Rest,
+    Sanitize,
     Validate,
     View,
     decide,
 )
 from provisioner.planning.port_isolation import leaks, misplaced, placement_of
 
-TENANTS = {"red": "RED", "blue": "BLUE"}
-LEAVES = ("leaf-0", "leaf-1")
-LOST = 0.1
 
-
-@dataclass
-class ModelPort:
-    """One port of a leaf, as it is in each of the leaf's trees."""
-
-    operational: str = MAINTENANCE
-    applied: str = MAINTENANCE
-    startup: str = MAINTENANCE
-    coming: list[str] = field(default_factory=list)  # revisions on their way, the oldest first
-    leak: str = ""  # a VRF that its prefix leaks into
-
-    def may_be(self) -> set[str]:
-        return {self.operational, self.applied, self.startup, *self.coming}
-
-
-@dataclass
-class Actor:
-    """One node's operation: what it does next. None of it survives a crash but `row`."""
-
-    row: Node
-    certificate: Certificate | None = None
-    revoked: bool = False
-    target: str = ""  # VRF of the move under way; "": no move
-    leaf: int = 0  # how far the move is
-    active: bool = False
-
-
-class Model:
+class Model(WatchSteps):
     """Some nodes on two leaves; `step` makes one step, chosen by chance."""
 
     def __init__(self, seed: int, nodes: int = 3) -> None:
@@ -77,10 +68,19 @@ class Model:
         self.steps: Counter[str] = Counter()
         self.ports = {(leaf, f"swp{n}"): ModelPort() for leaf in LEAVES for n in range(nodes)}
         self.actors = [self._actor(n) for n in range(nodes)]
+        self.owner = {
+            id(self.ports[p.switch, p.interface]): a for a in self.actors for p in a.row.ports
+        }
+        self.report = HealthReport(
+            node="", inventory_digest="", started_at=0, ended_at=0, results=()
+        )
         self.plan = Plan(node="", release="", profile="")
         self.issued = 0
         self.now = 0.0
         self.entered = 0
+        self.made = 0
+        self.watch: Watch | None = None  # what the watch of leaves suspects
+        self.fence_steps = 0  # the longest time to a fence
 
     def _actor(self, number: int) -> Actor:
         name, last, ports = f"swp{number}", 2 * number + 1, []
@@ -94,12 +94,18 @@ class Model:
     def step(self) -> bool:
         """One step of an actor, a leaf or chance; False if there was nothing to do."""
         self.now += 1.0
+        self.made += 1
         roll, rng = self.rng.random(), self.rng
         actor = rng.choice(self.actors)
         if roll < 0.5:
-            did = self._act(actor) if actor.active else self._wish(actor)
-        elif roll < 0.97:
+            if actor.active:
+                did = self._act(actor)
+            else:
+                did = self._wish(actor) if self.made >= actor.left_until else ""
+        elif roll < 0.87:
             did = self._leaf(rng.choice(list(self.ports.values())))
+        elif roll < 0.97:
+            did = self._watch()
         else:
             did = self._chance(actor)
         if did:
@@ -121,7 +127,13 @@ class Model:
         turn = decide(node, view, 1.0)
         match turn:
             case Fence():
+                if turn.trespass:
+                    actor.row = self._noted(actor.row, turn.trespass)
+                    self._found(actor)
                 actor.target, actor.leaf = MAINTENANCE, 0
+                actor.parks = bool(turn.trespass) and node.state is not State.DRAINING
+            case Sanitize():
+                actor.row, actor.soiled = node.model_copy(update={"served": ""}), False
             case Release():
                 changes = {"placement": Placement.MIXED, "vrf": "", "served": node.tenant}
                 if actor.revoked:
@@ -137,19 +149,24 @@ class Model:
                 self._certify(actor)
             case Rest():
                 actor.active = False
+                if self.rng.random() < LEFT_ALONE:
+                    actor.left_until = self.made + LEFT_STEPS
         return type(turn).__name__.lower()
 
     def _look(self, actor: Actor) -> View | None:
         """What the observer sees; None if an answer was lost."""
         node = actor.row
-        if node.state in (State.VALIDATING, State.RELEASED, State.QUARANTINED):
+        if node.state in (State.RELEASED, State.QUARANTINED):
             return View(plan=self.plan)
         if self.rng.random() < LOST:
             return None
         placement, vrf = placement_of(node.ports, self._read(actor))
-        told = {"certificate": actor.certificate, "tenant_vrf": TENANTS.get(node.tenant, "")}
-        withdrawn = (_withdrawn(),) if actor.revoked else ()
-        told |= {"placement": placement, "vrf": vrf, "certificate_blockers": withdrawn}
+        found = find_trespasses(node, self._read(actor), VRF_OF)
+        owed = erasure.owed(node, POLICY) if placement is Placement.MAINTENANCE else ()
+        told: dict[str, Any] = {"trespass": found, "owed": owed, "report": self.report}
+        told |= {"certificate": actor.certificate, "tenant_vrf": TENANTS.get(node.tenant, "")}
+        lapsed = (withdrawn(),) if actor.revoked else ()
+        told |= {"placement": placement, "vrf": vrf, "certificate_blockers": lapsed}
         return View(plan=self.plan, **told)
 
     def _read(self, actor: Actor) -> tuple[PortPlacement, ...]:
@@ -166,11 +183,14 @@ class Model:
         told |= {"ports": (), "checks": (), "evidence": (), "gates": ()}
         told |= {"issued_at": 0, "expires_at": 1e12}
         actor.certificate, actor.revoked = Certificate(**told), False
-        changes = {"served": "", "tenant": "", "certificate": str(self.issued)}
+        changes = {"tenant": "", "certificate": str(self.issued)}
         actor.row = actor.row.moved(State.CERTIFIED, self.now, **changes)
 
     def _move(self, actor: Actor) -> str:
         """One leaf of a move looked at, told or saved; after the last one, the proof."""
+        if actor.target != MAINTENANCE and actor.revoked:  # asked before each leaf
+            actor.target, actor.leaf = MAINTENANCE, 0
+            return "standing lost"
         if self.rng.random() < LOST:  # nothing was sent, or nothing is known of it: look again
             return "lost request"
         if actor.leaf == len(LEAVES):
@@ -195,8 +215,8 @@ class Model:
         for planned in node.ports:
             port = self.ports[planned.switch, planned.interface]
             if port.leak and port.leak != port.operational:
-                routes.setdefault(port.leak, []).append(_prefix(planned))
-        leaking = leaks([_prefix(p) for p in node.ports], routes, target)
+                routes.setdefault(port.leak, []).append(prefix_of(planned))
+        leaking = leaks([prefix_of(p) for p in node.ports], routes, target)
         customers = target != MAINTENANCE
         if found or leaking:
             # towards a customer it is taken back; a fence that does not hold is decided anew
@@ -208,6 +228,9 @@ class Model:
             return "overtaken"
         placement = Placement.CUSTOMER if customers else Placement.MAINTENANCE
         actor.row = node.model_copy(update={"placement": placement, "vrf": target})
+        if actor.parks and not customers:
+            actor.parks = False
+            self._parked(actor)
         if customers:
             assert may_enter(actor.row, State.RELEASED, placement)
             actor.row = actor.row.moved(State.RELEASED, self.now)
@@ -219,6 +242,10 @@ class Model:
 
     def _wish(self, actor: Actor) -> str:
         node = actor.row
+        if node.state is State.QUARANTINED:
+            actor.row = node.moved(State.CONVERGING, self.now)
+            actor.active = True
+            return "retry"
         if node.state is State.CERTIFIED:
             tenant = self.rng.choice(list(TENANTS))
             actor.row = node.model_copy(update={"tenant": tenant})
@@ -235,22 +262,40 @@ class Model:
             return "applied"
         if port.operational != port.applied:
             port.operational = port.applied
+            self._forwards(port)
             return "followed"
         return ""
 
+    def _forwards(self, port: ModelPort) -> None:
+        """What forwarding tells the truth of a port: whether a foreign hand's VRF is entered."""
+        actor = self.owner[id(port)]
+        there = port.operational
+        if there in port.hands and there not in self._allowed(actor.row):
+            port.inside = port.inside or self.made
+        elif port.inside:
+            self.fence_steps = max(self.fence_steps, self.made - port.inside)
+            if self.made - port.inside > NOTICE_STEPS:
+                actor.soiled = True
+            port.inside = 0
+
     def _chance(self, actor: Actor) -> str:
-        what = self.rng.choice(("crash", "reboot", "leak", "leak ends", "withdraw", "stale"))
+        what = self.rng.choice(CHANCES)
         planned = self.rng.choice(actor.row.ports)
         port = self.ports[planned.switch, planned.interface]
+        if what in FOREIGN:
+            self._foreign(what, actor, planned, port)
+            return what
         match what:
             case "crash":
                 for each in self.actors:
-                    each.target, each.leaf = "", 0
+                    each.target, each.leaf, each.parks = "", 0, False
+                self.watch = None
             case "reboot":
                 for (leaf, _), each in self.ports.items():
                     if leaf == planned.switch:
                         each.coming.clear()
                         each.applied = each.operational = each.startup
+                        self._forwards(each)
             case "leak":
                 if actor.row.state is not State.RELEASED:  # later it is the watch's to see
                     port.leak = self.rng.choice((MAINTENANCE, *TENANTS.values()))
@@ -261,40 +306,71 @@ class Model:
                 actor.revoked = actor.certificate is not None
                 if actor.row.state is State.RELEASED and not actor.active:
                     return "withdraw, " + self._wish(actor)
+        return what
+
+    def _foreign(self, what: str, actor: Actor, planned: Port, port: ModelPort) -> None:
+        """Somebody else's hand on a port, on a leaf's configuration, or on a drive."""
+        mine = [each for (leaf, _), each in self.ports.items() if leaf == planned.switch]
+        match what:
+            case "foreign hand":
+                vrf = self.rng.choice(list(VRF_OF.values()))
+                port.hands.setdefault(vrf, self.made)
+                port.coming.append(vrf)
+                if self.rng.random() < SAVED:
+                    port.startup = vrf  # else the leaf's next start undoes it
+                actor.foreign = self.made
+            case "keep configuration":
+                for each in mine:
+                    each.kept = each.startup
+            case "restore configuration":
+                for each in mine:
+                    if each.kept != MAINTENANCE:
+                        each.hands.setdefault(each.kept, self.made)
+                    self.owner[id(each)].foreign = self.made
+                    each.coming.clear()
+                    each.startup = each.applied = each.operational = each.kept
+                    self._forwards(each)
+            case "hot swap":
+                actor.revoked = actor.certificate is not None
             case "stale":  # somebody else fences a port in the middle of a move
                 if actor.row.placement is Placement.MIXED and actor.target:
                     port.coming.append(MAINTENANCE)
-        return what
 
     # --- what must never be
 
     def judge(self, actor: Actor) -> None:
         """Raises `Violated` if a port of this node is where its row does not allow it."""
-        row = actor.row
+        row, allowed = actor.row, self._allowed(actor.row)
+        for planned in row.ports:
+            port = self.ports[planned.switch, planned.interface]
+            there = port.may_be()
+            for vrf in port.hands.keys() - there:
+                del port.hands[vrf]
+            for vrf in there - allowed:
+                if vrf == MAINTENANCE and actor.foreign:
+                    continue  # somebody else fenced it: the watch of released nodes sees that
+                if self.made - port.hands.get(vrf, -FENCE_STEPS) >= FENCE_STEPS:
+                    raise Violated(f"{row.id}: {vrf} while {row.state}, {row.placement}")
+            for vrf in port.hands.keys() & allowed:
+                del port.hands[vrf]  # it goes there by right meanwhile
+                port.inside = 0
+        if not actor.active and row.placement not in (Placement.CUSTOMER, Placement.MAINTENANCE):
+            raise Violated(f"{row.id} rests as {row.state}, and its ports are {row.placement}")
+
+    def _allowed(self, row: Node) -> set[str]:
         allowed = {MAINTENANCE}
         if row.placement is Placement.CUSTOMER:
             allowed = {row.vrf} | ({MAINTENANCE} if row.state is State.DRAINING else set())
         elif row.placement is Placement.MIXED:
-            allowed |= {TENANTS[t] for t in (row.tenant, row.served) if t}
-        for planned in row.ports:
-            there = self.ports[planned.switch, planned.interface].may_be()
-            if not there <= allowed:
-                raise Violated(f"{row.id}: {sorted(there)} while {row.state}, {row.placement}")
-        if not actor.active and row.placement not in (Placement.CUSTOMER, Placement.MAINTENANCE):
-            raise Violated(f"{row.id} rests as {row.state}, and its ports are {row.placement}")
+            names = {row.tenant, *row.served.split(", ")}
+            allowed |= {vrf for tenant, vrf in VRF_OF.items() if tenant in names}
+        return allowed
 
     def _no_leak(self, actor: Actor) -> None:
+        if actor.soiled:
+            raise Violated(f"{actor.row.id} was released, not erased since it stood elsewhere")
         if actor.revoked:
             raise Violated(f"{actor.row.id} was released without a certificate in force")
         for planned in actor.row.ports:
             if self.ports[planned.switch, planned.interface].leak not in ("", actor.row.vrf):
                 raise Violated(f"{actor.row.id} was released over a leak")
-
-
-def _prefix(port: Port) -> str:
-    head, _, last = port.address.removesuffix("/31").rpartition(".")
-    return f"{head}.{int(last) - 1}/31"
-
-
-def _withdrawn() -> Blocker:
-    return Blocker(reason="certificate_invalid", subject="node", detail="withdrawn", unblock="")

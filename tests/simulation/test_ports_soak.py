@@ -38,13 +38,13 @@ def lived(seed: int, steps: int) -> Counter[str]:
     """A life to its end, in which there were releases enough."""
     soak = Soak(seed)
     run(soak.live(steps))
-    assert soak.truth.entered > 15
+    assert soak.truth.entered > 2
     return soak.steps
 
 
 def test_no_port_is_where_it_must_not_be_whatever_fails() -> None:
     seen: Counter[str] = Counter()
-    for seed in range(7, 15):  # which acts a life meets changes with every line of the product
+    for seed in range(7, 27):  # which acts a life meets changes with every line of the product
         seen += lived(seed, 170)
         if seen.total() >= 340 and set(seen) == KINDS:
             break
@@ -239,8 +239,8 @@ def test_the_abstract_model_keeps_every_port_where_it_must_be() -> None:
         steps += sum(model.step() for _ in range(30_000))
         entered += model.entered
 
-    assert steps > 40_000
-    assert entered > 100
+    assert steps > 20_000
+    assert entered > 60
 
 
 @pytest.mark.parametrize("forgotten", ["startup", "coming", "applied"])
@@ -271,4 +271,27 @@ def test_the_model_needs_every_tree_that_a_reading_takes_along(
                 model.step()
 
     with pytest.raises(Violated):
+        live()
+
+
+@pytest.mark.parametrize(
+    ("spoilt", "words"),
+    [
+        ("_watch", "(RED|BLUE) while"),
+        ("_noted", "not erased since it stood elsewhere"),
+    ],
+)
+def test_the_model_catches_a_watch_that_was_spoilt(
+    spoilt: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    instead = {"_watch": lambda _self: "", "_noted": lambda _self, node, _found: node}
+    monkeypatch.setattr(Model, spoilt, instead[spoilt])
+
+    def live() -> None:
+        for seed in range(40):
+            model = Model(seed)
+            for _ in range(40_000):
+                model.step()
+
+    with pytest.raises(Violated, match=words):
         live()

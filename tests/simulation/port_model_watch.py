@@ -1,0 +1,91 @@
+"""The watch of leaves in the abstract model: a row, a leaf, a judgement, a note, a fence."""
+
+from __future__ import annotations
+
+import random
+
+from port_model_parts import LEAVES, LOST, VRF_OF, Actor, ModelPort, Watch
+from port_truth import MAINTENANCE
+
+from provisioner.model.node import Node, Placement, State
+from provisioner.model.tenant import PortPlacement
+from provisioner.planning import requests
+from provisioner.planning.entitlement import find_trespasses, mark_served
+from provisioner.planning.journey import may_enter
+
+
+class WatchSteps:
+    """Steps of the watch; the model has the ports and the actors."""
+
+    rng: random.Random
+    actors: list[Actor]
+    ports: dict[tuple[str, str], ModelPort]
+    watch: Watch | None
+    now: float
+
+    # --- the watch of leaves: read one, judge it between two readings of the row, note, fence
+
+    def _watch(self) -> str:
+        watch = self.watch
+        if watch is None:
+            actor = self.rng.choice(self.actors)
+            if self.rng.random() >= LOST:
+                self.watch = Watch(actor, actor.row, self.rng.randrange(len(LEAVES)))
+            return "watch: row"
+        actor, planned = watch.actor, watch.actor.row.ports[watch.leaf]
+        port = self.ports[planned.switch, planned.interface]
+        if watch.seen is None:
+            watch.seen = tuple(
+                PortPlacement(switch=planned.switch, interface=planned.interface, vrf=vrf)
+                for vrf in sorted(port.may_be())
+            )
+            return "watch: leaf"
+        if watch.noted:
+            if self.rng.random() < LOST:
+                return "watch: lost"
+            if {port.operational, port.applied, *port.coming} != {MAINTENANCE}:
+                if port.coming[-1:] != [MAINTENANCE]:
+                    port.coming.append(MAINTENANCE)
+                    return "watch: fence"
+                return ""  # on its way: a poll
+            port.startup = port.applied
+            self.watch = None
+            return "watch: " + self._parked(actor)
+        found = find_trespasses(actor.row, watch.seen, VRF_OF)
+        if actor.row != watch.before or not found:
+            self.watch = None  # nothing, or the row moved on: another look
+            return "watch: nothing"
+        watch.noted = True
+        self._found(actor)
+        actor.row = self._noted(actor.row, found)
+        if actor.target not in ("", MAINTENANCE):  # a release meets a row that is another one
+            actor.target, actor.leaf = MAINTENANCE, 0
+        if actor.row.state is State.RELEASED:
+            self._take_back(actor)
+        return "watch: note"
+
+    def _noted(self, node: Node, found: tuple[PortPlacement, ...]) -> Node:
+        return node.model_copy(update={"served": mark_served(node.served, (p.vrf for p in found))})
+
+    def _found(self, actor: Actor) -> None:
+        """The truth's word: whoever was found in a customer's network has to be erased."""
+        mine = (self.ports[p.switch, p.interface] for p in actor.row.ports)
+        actor.soiled = actor.soiled or any(port.inside for port in mine)
+
+    def _take_back(self, actor: Actor) -> None:
+        """Its driver fences all of it; it comes back through an erasure."""
+        asked = requests.reclaim(actor.row, self.now, for_repair=True)
+        assert isinstance(asked, Node), asked
+        actor.row = asked.model_copy(update={"placement": Placement.MIXED, "vrf": ""})
+        actor.active = True
+
+    def _parked(self, actor: Actor) -> str:
+        """Quarantine, where a person is waited for, if its row allows it."""
+        node = actor.row
+        if node.state in (State.CONVERGING, State.VALIDATING, State.CERTIFIED) and may_enter(
+            node, State.QUARANTINED, node.placement
+        ):
+            actor.row = node.moved(State.QUARANTINED, self.now)
+            actor.target = ""  # its driver meets a row that is another one
+            return "park"
+        return "fenced"

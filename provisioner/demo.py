@@ -22,7 +22,9 @@ from provisioner.artifact_serving import serve_artifacts
 from provisioner.daemon import Daemon, Parts
 from provisioner.demo_settings import settings_of
 from provisioner.demo_site import DemoFiles, prepare
+from provisioner.execution.host_keys import HostLogin
 from provisioner.execution.intake import find, take_in
+from provisioner.execution.os_images import OsImages
 from provisioner.hosts_opening import kept_clock
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.outcome import Reason
@@ -37,6 +39,7 @@ from provisioner.wall_clock import WallClock
 # Broken on purpose: (which node, preset of the simulator)
 BROKEN = ((3, "dead_gpu"), (11, "pcie_gen4"), (20, "bfb_never_completes"))
 SIMULATOR_START_S = 60.0
+DEMO_KEY = "ssh-ed25519 AAAA demo"  # no login uses it: the simulator answers for its hosts
 
 
 @dataclass(frozen=True)
@@ -186,6 +189,8 @@ async def drive(
                 artifacts=artifacts,
                 matrix=read_matrix([matrix, files.overlay]),
                 signer=data.signer,
+                os_images=OsImages(artifacts, files.artifacts / "raw", artifacts.url),
+                login=HostLogin("provisioner", DEMO_KEY),
                 **(more or {}),
             )
         )

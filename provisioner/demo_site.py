@@ -17,6 +17,7 @@ from typing import Any
 from provisioner.sim.images import make_image
 
 RELEASE = "spectrum-x-1.3.0"
+BASE = "spectrum-x-1.2.0"  # what a simulated site runs from the beginning
 OWN_CHOICE = "the choice of a simulated site; no document pairs it with this release"
 
 BFB = "bf-bundle-2.10.0-147_25.01_ubuntu-22.04_prod.bfb"
@@ -112,8 +113,10 @@ def overlay() -> Mapping[str, Any]:
         "host.bios": own("BIOS Date: 08/04/2023 Ver 1.4"),
     }
     profiles = {"hgx-h100-bf3": {"pins": pins}, "sn5600": {"pins": {"switch.os": _file(CUMULUS)}}}
+    # a node that is taken back is erased: its release needs a system to write, the older one too
+    system = {"hgx-h100-bf3": {"pins": {"host.os": pins["host.os"]}}}
     return {
-        "releases": {RELEASE: {"profiles": profiles}},
+        "releases": {RELEASE: {"profiles": profiles}, BASE: {"profiles": system}},
         "images": {"maintenance": own("1", **_file(MAINTENANCE_ISO))},
         "edges": {
             "host.os": [

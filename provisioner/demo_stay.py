@@ -15,7 +15,7 @@ from typing import Any
 
 from provisioner.demo import Asked, Show, drive, simulator
 from provisioner.demo_settings import settings_of
-from provisioner.demo_site import prepare
+from provisioner.demo_site import BASE, prepare
 from provisioner.hosts_opening import kept_clock
 from provisioner.model.campaign_policy import Policy
 from provisioner.model.node import Node, State
@@ -24,7 +24,6 @@ from provisioner.settings import Settings
 from provisioner.store.campaign_rows import CampaignRows
 from provisioner.store.case_rows import CaseRows
 
-BASE = "spectrum-x-1.2.0"  # what the simulated site runs from the beginning
 DATA, SETTINGS, POLICY = "data", "settings.yaml", "policy.yaml"
 
 

@@ -1,0 +1,28 @@
+"""The simulated site of the tutorial can take a reclaimed node back."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from provisioner.demo_site import BASE, RELEASE, overlay
+from provisioner.model.node import Node, NodeKind, State
+from provisioner.opening import read_matrix
+from provisioner.planning.erasure import policy_of
+from provisioner.planning.reclaiming import find_return_obstacles
+from provisioner.settings import Settings
+
+MATRIX = Path(__file__).parents[2] / "firmware_matrix.yaml"
+
+
+def test_both_of_its_releases_pin_a_system_to_write_after_an_erasure(tmp_path: Path) -> None:
+    own = tmp_path / "overlay.yaml"
+    own.write_text(json.dumps(overlay()))
+    node = Node(
+        id="n", kind=NodeKind.HOST, state=State.DRAINING, served="red", profile="hgx-h100-bf3"
+    )
+
+    for release in (BASE, RELEASE):
+        drained = node.model_copy(update={"release": release})
+        found = find_return_obstacles(drained, read_matrix([MATRIX, own]), policy_of(Settings()))
+        assert found == ()

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from provisioner import checks
+from provisioner.model.certificate import Certificate, GateProof
 from provisioner.model.health import CheckResult, Finding, Gate, HealthReport, Severity, Verdict
 from provisioner.model.inventory import Activation, Component, Device, DeviceKind, Inventory
 from provisioner.model.location import Location, Port
@@ -152,10 +153,65 @@ BLOCKER = Blocker(reason=Reason.NO_PATH, subject="x", detail="x", unblock="x")
         ({"node": NODE.model_copy(update={"placement": Placement.MIXED})}, Reason.ISOLATION),
         ({"node": NODE.model_copy(update={"placement": Placement.CUSTOMER})}, Reason.ISOLATION),
         ({"node": NODE.model_copy(update={"served": "blue"})}, Reason.NOT_SANITIZED),
+        (
+            {"node": NODE.model_copy(update={"served": "blue", "tenant": "red"})},
+            Reason.NOT_SANITIZED,
+        ),
     ],
 )
 def test_anything_else_in_the_way_is_named(changes: dict[str, Any], reason: Reason) -> None:
     assert [r for r, _ in reasons(**changes)] == [reason]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"report": report(ended_at=NOW)},
+        {"report": report(ended_at=NOW - DAY)},
+        {"node": NODE.model_copy(update={"served": "red", "tenant": "red"})},
+        {"node": NODE.model_copy(update={"tenant": "red"})},
+    ],
+    ids=["fresh checks", "checks of a day", "it comes back to its tenant", "it was nobody's"],
+)
+def test_this_is_not_in_the_way(changes: dict[str, Any]) -> None:
+    assert reasons(**changes) == []
+
+
+def test_what_was_chosen_for_a_report_must_have_a_result() -> None:
+    assert reasons(demanded=()) == []
+    assert reasons(report=report(results=()), demanded=()) == []
+    assert reasons(report=report(results=()), demanded=("ecc",)) == [(Reason.CHECK_SKIPPED, "ecc")]
+    assert reasons(report=report(results=(), selected=("ecc",)), demanded=()) == [
+        (Reason.CHECK_SKIPPED, "ecc")
+    ]
+
+
+def test_a_switch_has_no_boot_tenant_or_fence_to_be_judged() -> None:
+    switch = NODE.model_copy(update={"kind": NodeKind.SWITCH, "placement": Placement.NONE})
+    parts = changed(boot_id=None)
+    results = tuple(
+        CheckResult(check=name, gate=Gate.A, verdict=Verdict.PASS)
+        for name in checks.required(NodeKind.SWITCH)
+    )
+    judged = report(results=results, inventory_digest=certification.identity(parts))
+    certificate = issued(node=switch, inventory=parts)
+
+    assert reasons(node=switch, inventory=parts, report=judged) == []
+    assert certificate.boot_id == ""
+    assert ends(certificate=certificate, node=switch, inventory=parts) == []
+
+
+def test_a_finding_is_told_with_no_more_than_it_has() -> None:
+    finding = Finding(part="GPU 3", severity=Severity.ISOLATE, detail="is dead")
+    (blocker,) = certification.blockers(
+        node=NODE,
+        inventory=INVENTORY,
+        plan=PLAN,
+        report=with_result("ecc", Verdict.FAIL, finding),
+        now=NOW,
+    )
+
+    assert blocker.detail == "GPU 3: is dead"
 
 
 def test_a_host_whose_boot_or_serials_are_unknown_is_not_certified() -> None:
@@ -176,6 +232,8 @@ def test_a_host_whose_boot_or_serials_are_unknown_is_not_certified() -> None:
         (changed(components=INVENTORY.components[:1]), NODE, False),
         (INVENTORY, NODE.model_copy(update={"id": "n2"}), False),
         (INVENTORY, NODE.model_copy(update={"entered_at": NOW}), False),
+        (INVENTORY, NODE.model_copy(update={"entered_at": NOW - 500}), True),
+        (INVENTORY, NODE.model_copy(update={"entered_at": NOW, "state": State.CERTIFIED}), True),
     ],
 )
 def test_a_report_judges_this_inventory_this_boot_and_this_stay(
@@ -184,19 +242,24 @@ def test_a_report_judges_this_inventory_this_boot_and_this_stay(
     assert certification.judges(report(), inventory, node) is judged
 
 
-CERTIFICATE = certification.issue(
-    certificate_id="c1",
-    node=NODE,
-    inventory=INVENTORY,
-    report=report(),
-    matrix_digest="m",
-    now=NOW,
-    valid_s=30 * DAY,
-)
+def issued(**changes: Any) -> Certificate:
+    given: dict[str, Any] = {
+        "certificate_id": "c1",
+        "node": NODE,
+        "inventory": INVENTORY,
+        "report": report(),
+        "matrix_digest": "m",
+        "now": NOW,
+        "valid_s": 30 * DAY,
+    }
+    return certification.issue(**given | changes)
+
+
+CERTIFICATE = issued()
 CERTIFIED = NODE.model_copy(update={"state": State.CERTIFIED})
 
 
-def ends(**changes: Any) -> list[Reason]:
+def validity(**changes: Any) -> tuple[Blocker, ...]:
     given: dict[str, Any] = {
         "certificate": CERTIFICATE,
         "inventory": INVENTORY,
@@ -205,7 +268,35 @@ def ends(**changes: Any) -> list[Reason]:
         "revoked": False,
         "now": NOW + DAY,
     }
-    return [b.reason for b in certification.validity(**given | changes)]
+    return certification.validity(**given | changes)
+
+
+def ends(**changes: Any) -> list[Reason]:
+    return [b.reason for b in validity(**changes)]
+
+
+def test_a_certificate_names_what_was_proved_and_by_what() -> None:
+    evidence = [r.model_copy(update={"evidence": "e2"}) for r in report().results[:2]]
+    results = (*report().results[2:], *evidence)
+    proof = GateProof(gate=Gate.A, certificate="c1", proved_at=NOW)
+    certificate = issued(report=report(results=results), gates=(proof,), now=NOW + 0.7)
+
+    assert certificate.checks == tuple(sorted(checks.required(NodeKind.HOST)))
+    assert certificate.evidence == ("e2",)
+    assert certificate.gates == (proof,)
+    assert certificate.boot_id == "boot-1"
+    assert (certificate.issued_at, certificate.expires_at) == (NOW, NOW + 30 * DAY)
+
+
+def test_what_gives_no_serial_and_no_version_is_certified_as_such() -> None:
+    hidden = changed(
+        components=(Component(kind="hgx.gpu", slot="GPU_SXM_1", version=None, source="s"),),
+        devices=(*INVENTORY.devices, Device(kind=DeviceKind.NIC, slot="NIC_1", serial=None)),
+    )
+    certificate = issued(inventory=hidden)
+
+    assert certificate.serials == CERTIFICATE.serials
+    assert certificate.versions == (("hgx.gpu/GPU_SXM_1", ""),)
 
 
 def test_a_certificate_is_bound_to_what_was_judged() -> None:
@@ -227,6 +318,7 @@ def test_a_certificate_is_bound_to_what_was_judged() -> None:
         ({"revoked": True}, [Reason.CERTIFICATE_INVALID]),
         ({"now": NOW + 30 * DAY}, [Reason.CERTIFICATE_EXPIRED]),
         ({"now": NOW - 1}, [Reason.CERTIFICATE_INVALID]),
+        ({"now": NOW}, []),
         ({"inventory": changed(boot_id="boot-2")}, [Reason.DRIFT]),
         ({"inventory": changed(components=INVENTORY.components[:1])}, [Reason.DRIFT]),
         ({"inventory": changed(system_serial="SYS2")}, [Reason.DRIFT, Reason.DRIFT]),
@@ -244,9 +336,39 @@ def test_whatever_differs_ends_a_certificate(
 
 
 def test_a_tenant_may_reboot_what_it_was_given() -> None:
-    released = NODE.model_copy(update={"state": State.RELEASED})
+    for state in State:
+        held = NODE.model_copy(update={"state": state})
+        free = state in (State.RELEASED, State.DRAINING)
 
-    assert ends(node=released, inventory=changed(boot_id="boot-2")) == []
+        reasons_now = ends(node=held, inventory=changed(boot_id="boot-2"))
+        assert reasons_now == ([] if free else [Reason.DRIFT])
+
+
+@pytest.mark.parametrize("reason", list(Reason))
+def test_a_certificate_is_lost_by_drift_by_a_failed_check_and_by_time(reason: Reason) -> None:
+    losing = {Reason.DRIFT, Reason.CHECK_FAILED, Reason.CERTIFICATE_EXPIRED}
+    blocker = BLOCKER.model_copy(update={"reason": reason})
+
+    assert certification.lost([BLOCKER, blocker]) is (reason in losing)
+    assert certification.lost([]) is False
+
+
+def test_drift_says_what_was_and_what_is() -> None:
+    driver, gpu = INVENTORY.components
+    now = changed(
+        components=(
+            driver.model_copy(update={"version": "560.28"}),
+            gpu.model_copy(update={"version": None}),
+            gpu.model_copy(update={"slot": "GPU_SXM_2"}),
+        )
+    )
+    details = {b.subject: b.detail for b in validity(inventory=now)}
+
+    assert details == {
+        "host.driver/host": "550.144.03 was certified, now it is 560.28",
+        "hgx.gpu/GPU_SXM_1": "96.00.99.00.01 was certified, now it is nothing",
+        "hgx.gpu/GPU_SXM_2": "nothing was certified, now it is 96.00.99.00.01",
+    }
 
 
 def test_power_and_gaps_are_no_drift() -> None:

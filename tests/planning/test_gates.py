@@ -11,6 +11,7 @@ from provisioner import checks
 from provisioner.model.certificate import Certificate, GateProof
 from provisioner.model.health import CheckResult, Gate, HealthReport, Verdict
 from provisioner.model.node import NodeKind
+from provisioner.model.outcome import Reason
 from provisioner.planning import attestation, gates
 from provisioner.planning.selection import Cause, Change, SelectionPolicy, Standing, select
 from provisioner.settings import Settings
@@ -99,9 +100,32 @@ def test_a_switch_proves_its_own_gate() -> None:
 def test_a_release_is_refused_by_the_gate_that_is_lacking() -> None:
     (refusal,) = gates.refused(LAST, "abcd")
 
+    assert refusal.reason is Reason.CERTIFICATE_INVALID
     assert "d (long burn)" in refusal.detail
     assert "proves abc" in refusal.detail
     assert gates.refused(LAST, "abc") == ()
+
+
+def test_the_age_of_a_proof_is_counted_in_days_and_never_negative() -> None:
+    proof = LAST.gates[0]
+    ahead = proof.model_copy(update={"gate": Gate.B, "proved_at": NOW + DAY})
+    two = LAST.model_copy(update={"gates": (proof, ahead)})
+
+    assert gates.ages(two, NOW) == {Gate.A: 9.0, Gate.B: 0.0}
+
+
+def test_a_gate_that_was_never_proved_is_not_kept() -> None:
+    found = gates.proofs(
+        "new",
+        report(),
+        NodeKind.HOST,
+        catalogue=checks.ALL,
+        last=LAST,
+        keeps=(Gate.B, Gate.D),
+        now=NOW,
+    )
+
+    assert [(p.gate, p.certificate) for p in found] == [(Gate.B, "old")]
 
 
 def test_a_release_demands_what_certification_demands_unless_the_site_says_less() -> None:

@@ -11,11 +11,19 @@ import pytest
 from virtual_time import EPOCH, VirtualClock, run
 
 from provisioner.execution.hold import Hold
-from provisioner.execution.once import Act, Sent, Snapshot, once
+from provisioner.execution.once import Act, Sent, Snapshot, blocked, once
 from provisioner.model.node import Node, NodeKind
 from provisioner.model.operation import ActionStatus, LedgerEntry
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.ports import Fenced, LoginRefused, Unreachable
+from provisioner.ports import (
+    AccountLocked,
+    CertificateChanged,
+    Fenced,
+    LoginRefused,
+    Malformed,
+    PortError,
+    Unreachable,
+)
 from provisioner.settings import Settings
 from provisioner.store.sql_store import SqlStore, open_store
 
@@ -45,6 +53,9 @@ class Device:
             case "answer":
                 self.flashes += 1
                 raise Unreachable("timeout", maybe_executed=True)
+            case "garbled":
+                self.flashes += 1
+                raise Malformed("an answer that cannot be read")
             case "login":
                 raise LoginRefused("401")
             case "busy":
@@ -61,6 +72,10 @@ class Device:
         return Act("flash", {"step": {}}, self.look, self.send, happened)
 
 
+async def statuses(store: SqlStore) -> list[ActionStatus]:
+    return [e.status for e in await store.entries("n")]
+
+
 async def operation(store: SqlStore, clock: VirtualClock | None = None) -> Hold:
     if await store.node("n") is None:
         await store.add_node(Node(id="n", kind=NodeKind.HOST))
@@ -73,6 +88,7 @@ FATES: dict[str, tuple[list[str], int, ActionStatus | Reason]] = {
     "an answered request is sent once": ([""], 1, ActionStatus.SENT),
     "a lost answer is adopted, not repeated": (["answer"], 1, ActionStatus.SENT),
     "a request lost on the way is sent again": (["lost on the way", ""], 1, ActionStatus.SENT),
+    "an answer that cannot be read is looked for": (["garbled"], 1, ActionStatus.SENT),
     "a refused connection is a passing blocker": (["request"], 0, Reason.UNREACHABLE),
     "a refused login never counts as sent": (["login"], 0, Reason.LOGIN_REFUSED),
     "a busy device is asked again later": (["busy"], 0, Reason.BUSY),
@@ -101,7 +117,7 @@ def test_fates(sentence: str) -> None:
 def test_what_cannot_be_told_is_left_to_a_person() -> None:
     device = Device(lose=["answer"])
 
-    async def main() -> LedgerEntry | Blocker:
+    async def main() -> tuple[LedgerEntry | Blocker, list[ActionStatus]]:
         store = open_store(":memory:", inline=True)
         hold = await operation(store)
         act = device.act()
@@ -111,14 +127,13 @@ def test_what_cannot_be_told_is_left_to_a_person() -> None:
             device.blind = True
             return seen
 
-        return await once(
-            hold, VirtualClock(), SETTINGS, Act("flash", {}, blind, act.send, act.happened), None
-        )
+        act = replace(act, look=blind)
+        return await once(hold, VirtualClock(), SETTINGS, act, None), await statuses(store)
 
-    result = run(main())
+    result, rows = run(main())
 
     assert isinstance(result, Blocker)
-    assert result.reason is Reason.CANNOT_TELL
+    assert (result.reason, rows) == (Reason.CANNOT_TELL, [ActionStatus.UNCLEAR])
 
 
 def killed_at(kill: Callable[[str], bool], busy_s: float = 1.0) -> tuple[int, ActionStatus]:
@@ -191,7 +206,7 @@ def test_an_intent_that_took_too_long_is_not_sent_and_blames_nobody(dies: bool) 
         result = None
         with contextlib.suppress(Fenced):
             result = await once(hold, VirtualClock(), SETTINGS, device.act(), None)
-        return result, [e.status for e in await store.entries("n")]
+        return result, await statuses(store)
 
     result, rows = run(main())
 
@@ -235,7 +250,7 @@ def followed(
         began = clock.now()
         act = replace(device.act(), **changed)
         result = await once(successor, clock, SETTINGS, act, entry)
-        return result, [e.status for e in await store.entries("n")], clock.now() - began
+        return result, await statuses(store), clock.now() - began
 
     return run(main())
 
@@ -251,6 +266,72 @@ def test_an_open_intent_stays_open_while_its_device_cannot_be_looked_at() -> Non
     assert isinstance(result, Blocker)
     assert result.reason is Reason.UNREACHABLE
     assert (rows, device.flashes) == ([ActionStatus.INTENDED], 0)
+
+
+def test_a_device_that_is_silent_for_one_look_only_is_not_acted_on_blindly() -> None:
+    device, looks = Device(), []
+
+    async def blinking() -> Snapshot | Blocker:
+        looks.append(1)
+        return unreachable() if len(looks) == 1 else await device.look()
+
+    result, rows, _ = followed(device, look=blinking)
+
+    assert result == unreachable()
+    assert (rows, device.flashes) == ([ActionStatus.INTENDED], 0)
+
+
+@pytest.mark.parametrize("status", [ActionStatus.SENT, ActionStatus.CONFIRMED])
+def test_an_action_that_was_sent_is_not_sent_again(status: ActionStatus) -> None:
+    device = Device()
+
+    async def main() -> LedgerEntry | Blocker:
+        store = open_store(":memory:", inline=True)
+        hold, entry = await left_open(store, device, VirtualClock())
+        entry = await hold.settle(entry, status)
+        return await once(hold, VirtualClock(), SETTINGS, device.act(), entry)
+
+    result = run(main())
+
+    assert isinstance(result, LedgerEntry)
+    assert (result.status, device.flashes) == (status, 0)
+
+
+def test_an_intent_keeps_the_step_and_what_was_seen_before() -> None:
+    device = Device()
+
+    async def main() -> LedgerEntry | Blocker:
+        store = open_store(":memory:", inline=True)
+        act = replace(device.act(), before={"slots": ["GPU_1"]})
+        return await once(await operation(store), VirtualClock(), SETTINGS, act, None)
+
+    result = run(main())
+
+    assert isinstance(result, LedgerEntry)
+    assert result.before == {"slots": ["GPU_1"], "seen": {"flashes": 0}}
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (LoginRefused("401"), "credentials"),
+        (CertificateChanged("another key"), "pin the new one"),
+        (AccountLocked("locked", 60.0), "lockout"),
+        (Unreachable("silent", maybe_executed=False), "by itself"),
+    ],
+)
+def test_the_exception_of_a_port_becomes_a_blocker_that_says_what_to_do(
+    error: PortError, words: str
+) -> None:
+    blocker = blocked(error, "n/bios")
+
+    assert (blocker.reason, blocker.subject) == (error.reason, "n/bios")
+    assert blocker.detail == str(error)
+    assert words in blocker.unblock
+
+
+def test_an_exception_without_words_is_named_by_its_reason() -> None:
+    assert blocked(LoginRefused(""), "n").detail == "login_refused"
 
 
 def test_nothing_is_intended_for_a_device_that_cannot_be_looked_at() -> None:

@@ -61,18 +61,14 @@ async def once(
 
     `entry` is the open row of this action, if there is one (after a crash, or an answer lost).
     """
+    result: LedgerEntry | Blocker | None = entry
     for _ in range(settings.attempts_max):
-        if entry is not None and entry.status is ActionStatus.INTENDED:
-            resolved = await _resolve(hold, clock, settings, act, entry)
-            if isinstance(resolved, Blocker):
-                return resolved
-            entry = resolved
-        if entry is not None:
-            return entry
-        result = await _send(hold, clock, settings, act)
-        if isinstance(result, Blocker) or result.status is ActionStatus.SENT:
+        if isinstance(result, LedgerEntry) and result.status is ActionStatus.INTENDED:
+            result = await _resolve(hold, clock, settings, act, result)
+        if result is None:
+            result = await _send(hold, clock, settings, act)
+        if isinstance(result, Blocker) or result.status is not ActionStatus.INTENDED:
             return result
-        entry = result
     return Blocker(
         reason=Reason.ATTEMPTS_EXHAUSTED,
         subject=act.name,

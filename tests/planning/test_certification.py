@@ -168,10 +168,17 @@ def test_anything_else_in_the_way_is_named(changes: dict[str, Any], reason: Reas
     [
         {"report": report(ended_at=NOW)},
         {"report": report(ended_at=NOW - DAY)},
+        {"report": report(ended_at=NOW + 60)},
         {"node": NODE.model_copy(update={"served": "red", "tenant": "red"})},
         {"node": NODE.model_copy(update={"tenant": "red"})},
     ],
-    ids=["fresh checks", "checks of a day", "it comes back to its tenant", "it was nobody's"],
+    ids=[
+        "fresh checks",
+        "checks of a day",
+        "a clock set back",
+        "it comes back to its tenant",
+        "it was nobody's",
+    ],
 )
 def test_this_is_not_in_the_way(changes: dict[str, Any]) -> None:
     assert reasons(**changes) == []
@@ -369,6 +376,26 @@ def test_drift_says_what_was_and_what_is() -> None:
         "hgx.gpu/GPU_SXM_1": "96.00.99.00.01 was certified, now it is nothing",
         "hgx.gpu/GPU_SXM_2": "nothing was certified, now it is 96.00.99.00.01",
     }
+
+
+def test_what_is_not_shown_may_be_left_to_the_watch() -> None:
+    driver = INVENTORY.components[0].model_copy(update={"version": "560.28"})
+    less = changed(components=(driver,), devices=())
+
+    assert [b.subject for b in validity(inventory=less)] == [
+        "hgx.gpu/GPU_SXM_1",
+        "host.driver/host",
+        "gpu/GPU_SXM_1=G1",
+    ]
+    assert [b.subject for b in validity(inventory=less, absence_counts=False)] == [
+        "host.driver/host"
+    ]
+
+
+def test_a_boot_that_is_not_readable_is_one_boot_however_it_is_put() -> None:
+    assert certification.identity(changed(boot_id=None)) == certification.identity(
+        changed(boot_id="")
+    )
 
 
 def test_power_and_gaps_are_no_drift() -> None:

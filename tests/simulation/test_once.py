@@ -186,10 +186,11 @@ class Slow(Hold):
     """Its intents take long to be on disk; `dies`: a successor has taken over meanwhile."""
 
     dies = False
+    takes_s = SETTINGS.send_window_s + 1.0
 
     async def intend(self, action: str, before: Snapshot) -> LedgerEntry:
         entry = await super().intend(action, before)
-        await asyncio.sleep(SETTINGS.send_window_s + 1.0)
+        await asyncio.sleep(self.takes_s)
         if self.dies:
             await self._store.take(self.operation.id)
         return entry
@@ -395,6 +396,7 @@ LONGEST_S = SETTINGS.send_window_s + SETTINGS.request_max_s
     [
         (0.0, 0.0, LONGEST_S),
         (10.0, 0.0, LONGEST_S - 10.0),
+        (LONGEST_S - 0.5, 0.0, 0.5),
         (LONGEST_S + 1.0, 0.0, 0.0),
         (0.0, 7.0, SETTINGS.send_window_s + 7.0),
     ],
@@ -439,3 +441,18 @@ def test_an_action_that_certainly_did_not_begin_is_settled_at_once(
 
     assert entry.status is status
     assert entry.outcome
+
+
+def test_an_intent_may_take_all_of_the_window() -> None:
+    device = Device()
+
+    async def main() -> LedgerEntry | Blocker:
+        store = open_store(":memory:", inline=True)
+        hold = Slow(store, VirtualClock(), (await operation(store)).operation)
+        hold.takes_s = SETTINGS.send_window_s
+        return await once(hold, VirtualClock(), SETTINGS, device.act(), None)
+
+    result = run(main())
+
+    assert isinstance(result, LedgerEntry)
+    assert (result.status, device.flashes) == (ActionStatus.SENT, 1)

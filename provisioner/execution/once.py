@@ -140,8 +140,8 @@ async def _resolve(
     else:
         longest = settings.send_window_s + (act.request_max_s or settings.request_max_s)
         # never longer, whatever the clock of the machine that wrote the intent was set to
-        if (wait_s := min(entry.intended_at + longest - clock.now(), longest)) > 0:
-            await clock.sleep(wait_s)
+        wait_s = min(entry.intended_at + longest - clock.now(), longest)
+        await clock.sleep(max(wait_s, 0.0))
     seen = await act.look()
     if isinstance(seen, Blocker):
         return seen

@@ -29,7 +29,7 @@ from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any, NoReturn
 
 import pytest
-from mutations import Function, Mutant, mutate
+from mutations import Constant, Function, Mutant, mutate
 
 KILLED, SURVIVED, OUT_OF_TIME, NOT_RUN = "killed", "survived", "out of time", "not run"
 CPU_LIMIT_S, CPU_LIMIT_PART = 3.0, 6.0  # of one test: this, and so many times what it took
@@ -44,42 +44,98 @@ class Target:
     def __init__(self, name: str, module: ModuleType, tree: ast.Module, node: Function) -> None:
         self.name = name
         self.module = module
-        self.tree = tree
-        self.node = node
-        self.function = _live_function(module, name.partition(":")[2])
+        self._tree = tree
+        self._node = node
+        self._function = _live_function(module, name.partition(":")[2])
+        self.codes = frozenset(_all_codes(self._function.__code__))
 
     def mutants(self) -> Iterator[Mutant]:
         """Every mutant of it, in the order of the source."""
-        yield from mutate(self.tree, self.name, self.node, vars(self.module))
+        yield from mutate(self._tree, self.name, self._node, vars(self.module))
 
-    def code_of(self, mutant: Mutant) -> CodeType:
-        """What the function's code is with the change."""
-        whole = compile(mutant.tree, str(self.module.__file__), "exec", dont_inherit=True)
-        wanted = self.function.__code__
+    def is_concerned(self, mutant: Mutant, file: str, line: int) -> bool:
+        """Whether a test that runs this line comes to the change."""
+        return file == str(self.module.__file__) and line in mutant.lines
+
+    def prepare(self, mutant: Mutant) -> Callable[[], None]:
+        """What puts the change in place."""
+        whole = compile(mutant.build(), str(self.module.__file__), "exec", dont_inherit=True)
+        old = self._function.__code__
         for code in _all_codes(whole):
-            if code.co_qualname == wanted.co_qualname and (
-                code.co_firstlineno == wanted.co_firstlineno
-            ):
-                return code
+            if (code.co_qualname, code.co_firstlineno) == (old.co_qualname, old.co_firstlineno):
+                return functools.partial(setattr, self._function, "__code__", code)
         raise LookupError(f"no {self.name} in the changed module")
 
 
-def find_targets(patterns: Sequence[str]) -> list[Target]:
-    """The functions that patterns name: "module:function", "module:Class.*", "module:*"."""
-    targets = []
+class ConstantTarget:
+    """One constant of a module, which the module's own functions look up when they run.
+
+    What another module has imported by name stays as it is.
+    """
+
+    def __init__(self, name: str, module: ModuleType, tree: ast.Module, node: Constant) -> None:
+        self.name = name
+        self.module = module
+        self._tree = tree
+        self._node = node
+        word = name.partition(":")[2]
+        functions = [_live_function(module, n) for n, _ in _functions(tree)]
+        readers = [f.__code__ for f in functions if _reads(f.__code__, word)]
+        self.codes = frozenset(inner for code in readers for inner in _all_codes(code))
+        self._lines = {n for code in self.codes for _, _, n in code.co_lines() if n}
+
+    def mutants(self) -> Iterator[Mutant]:
+        """Every mutant of it, in the order of the source."""
+        if self.codes:
+            yield from mutate(self._tree, self.name, self._node, vars(self.module))
+
+    def is_concerned(self, _mutant: Mutant, file: str, line: int) -> bool:
+        """Whether a test that runs this line runs a function that reads the constant."""
+        return file == str(self.module.__file__) and line in self._lines
+
+    def prepare(self, mutant: Mutant) -> Callable[[], None]:
+        """What puts the change in place."""
+        changed = next(
+            n
+            for n in mutant.build().body
+            if isinstance(n, type(self._node)) and n.lineno == self._node.lineno
+        )
+        code = compile(ast.Module([changed], []), str(self.module.__file__), "exec")
+        return functools.partial(exec, code, vars(self.module))
+
+
+AnyTarget = Target | ConstantTarget
+
+
+def _reads(code: CodeType, word: str) -> bool:
+    return any(word in inner.co_names for inner in _all_codes(code))
+
+
+def find_targets(patterns: Sequence[str]) -> list[AnyTarget]:
+    """What patterns name: "module:function", "module:Class.*", "module:CONSTANT", "module:*"."""
+    targets: dict[str, AnyTarget] = {}
     for pattern in patterns:
         place, _, wanted = pattern.partition(":")
         module = importlib.import_module(place)
         tree = ast.parse(Path(str(module.__file__)).read_text())
-        matching = [
-            Target(f"{place}:{name}", module, tree, node)
-            for name, node in _functions(tree)
-            if wanted == "*" or name == wanted or name.startswith(wanted.removesuffix("*"))
-        ]
-        if not matching:
+        before = len(targets)
+        for name, node in (*_constants(tree), *_functions(tree)):
+            if name == wanted or (wanted.endswith("*") and name.startswith(wanted[:-1])):
+                full = f"{place}:{name}"
+                if isinstance(node, Function):
+                    targets[full] = Target(full, module, tree, node)
+                else:
+                    targets[full] = ConstantTarget(full, module, tree, node)
+        if len(targets) == before:
             raise LookupError(f"the table names {pattern}, which does not exist")
-        targets += matching
-    return targets
+    return list(targets.values())
+
+
+def _constants(tree: ast.Module) -> Iterator[tuple[str, Constant]]:
+    for node in tree.body:
+        match node:
+            case ast.Assign([ast.Name(name)]) | ast.AnnAssign(ast.Name(name), value=ast.expr()):
+                yield name, node
 
 
 def _functions(tree: ast.Module) -> Iterator[tuple[str, Function]]:
@@ -124,7 +180,7 @@ class Judging:
     """The plugin of pytest that runs instead of its loop. `report` gets (mutant, result)."""
 
     def __init__(
-        self, targets: Sequence[Target], report: Callable[[str, str], object], only: str = ""
+        self, targets: Sequence[AnyTarget], report: Callable[[str, str], object], only: str = ""
     ) -> None:
         self._targets = targets
         self._report = report
@@ -147,7 +203,7 @@ class Judging:
         return True
 
     def _run_unchanged(self, items: Sequence[pytest.Item]) -> Runs:
-        codes = {c for t in self._targets for c in _all_codes(t.function.__code__)}
+        codes = {c for t in self._targets for c in t.codes}
         out, into = os.pipe()
         child = os.fork()
         if child == 0:
@@ -185,29 +241,32 @@ class Judging:
         items[at].config.hook.pytest_runtest_protocol(item=items[at], nextitem=following)
 
     def _judge(
-        self, items: Sequence[pytest.Item], target: Target, mutant: Mutant, runs: Runs
+        self, items: Sequence[pytest.Item], target: AnyTarget, mutant: Mutant, runs: Runs
     ) -> str:
-        file = str(target.module.__file__)
-        tests = {t for n in mutant.lines for t in runs.tests_of.get((file, n), ())}
+        tests = {
+            test
+            for (file, line), mine in runs.tests_of.items()
+            if target.is_concerned(mutant, file, line)
+            for test in mine
+        }
         if not tests:
             return NOT_RUN
         order = sorted(tests, key=lambda t: (runs.took_s[t], t))
-        code = target.code_of(mutant)
+        change = target.prepare(mutant)
         child = os.fork()
         if child == 0:
-            _leave(lambda: self._run_changed(items, order, target, code, runs))
+            _leave(lambda: self._run_changed(items, order, change, runs))
         return _wait(child)
 
     def _run_changed(
         self,
         items: Sequence[pytest.Item],
         order: Sequence[int],
-        target: Target,
-        code: CodeType,
+        change: Callable[[], None],
         runs: Runs,
     ) -> int:
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_LIMIT, MEMORY_LIMIT))
-        target.function.__code__ = code
+        change()
         for number, at in enumerate(order):
             signal.setitimer(signal.ITIMER_PROF, CPU_LIMIT_S + CPU_LIMIT_PART * runs.took_s[at])
             signal.setitimer(signal.ITIMER_REAL, WALL_LIMIT_S + WALL_LIMIT_PART * runs.took_s[at])
@@ -281,7 +340,7 @@ def main(arguments: Sequence[str]) -> int:
         lambda name, result: out.write(json.dumps([name, result]) + "\n"),
         row["only"],
     )
-    options = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--no-header"]
+    options = ["-k", row["select"], "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--no-header"]
     return int(pytest.main([*options, *row["tests"]], plugins=[judging]))
 
 

@@ -1,9 +1,10 @@
-"""Makes the mutants of one function: each differs from the source in one small way.
+"""Makes the mutants of one function or constant: each differs from the source in one small way.
 
 A mutation replaces one node of the syntax tree by another one. The rules are those that model
 mistakes in decisions: a condition that always or never holds, an operand that was forgotten, a
 bound that is off by one, a wrong member of an enumeration, a write or an entry that is left out.
-Text for people is never changed, nor are assertions, nor the lengths that texts are cut to.
+Text for people is never changed, nor are assertions, nor the lengths that texts are cut to, nor
+limits and durations that a module names: any other figure would do as well.
 """
 
 from __future__ import annotations
@@ -12,11 +13,13 @@ import ast
 import copy
 import enum
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
+Constant = ast.Assign | ast.AnnAssign
 _TEXT_KEYWORDS = frozenset({"detail", "unblock", "outcome", "name", "title", "note"})
 _COMPARES: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE,
@@ -48,7 +51,7 @@ class Mutant:
     change: str  # "before => after"
     number: int  # among equal changes in this function, from 1
     lines: range  # of the statement, in its file
-    tree: ast.Module  # the whole module with the change
+    build: Callable[[], ast.Module]  # the whole module with the change
 
     @property
     def name(self) -> str:
@@ -68,35 +71,38 @@ class _Change:
 
 
 def mutate(
-    module: ast.Module, target: str, function: Function, names: Mapping[str, Any]
+    module: ast.Module, target: str, function: Function | Constant, names: Mapping[str, Any]
 ) -> Iterator[Mutant]:
-    """Every mutant of a function. `names`: of its module, to recognise enumerations."""
+    """Every mutant of a function or a constant. `names`: of its module, for enumerations."""
     counted: dict[str, int] = {}
     for change in _changes(function, names):
         words = f"{change.before} => {change.after}"
         counted[words] = counted.get(words, 0) + 1
-        tree = copy.deepcopy(module)
-        mutated = _twin(tree, function)
-        node, (field, at) = _follow(mutated, change.path[:-1]), change.path[-1]
-        _put(node, field, at, change.new or ast.Pass())
         yield Mutant(
             target,
             words,
             counted[words],
             _statement_lines(function, change.path),
-            ast.fix_missing_locations(tree),
+            partial(_changed, module, function, change),
         )
 
 
-def _changes(function: Function, names: Mapping[str, Any]) -> Iterator[_Change]:
+def _changed(module: ast.Module, function: Function | Constant, change: _Change) -> ast.Module:
+    tree = copy.deepcopy(module)
+    node, (field, at) = _follow(_twin(tree, function), change.path[:-1]), change.path[-1]
+    _put(node, field, at, change.new or ast.Pass())
+    return ast.fix_missing_locations(tree)
+
+
+def _changes(function: Function | Constant, names: Mapping[str, Any]) -> Iterator[_Change]:
     for path, node in _walk(function):
         parent = _follow(function, path[:-1])
         for new, before, after in _replacements(node, parent, path[-1][0], names):
             yield _Change(path, new, before, after)
 
 
-def _walk(function: Function) -> Iterator[tuple[tuple[tuple[str, int], ...], ast.AST]]:
-    """Every node below the function's body with its path, in the order of the source."""
+def _walk(function: Function | Constant) -> Iterator[tuple[tuple[tuple[str, int], ...], ast.AST]]:
+    """Every node of the body, or of the value, with its path, in the order of the source."""
 
     def below(node: ast.AST, path: tuple[tuple[str, int], ...]) -> Iterator[Any]:
         for field, value in ast.iter_fields(node):
@@ -110,6 +116,13 @@ def _walk(function: Function) -> Iterator[tuple[tuple[tuple[str, int], ...], ast
                 yield (*path, (field, at)), child
                 yield from below(child, (*path, (field, at)))
 
+    if isinstance(function, Constant):
+        value = function.value
+        # a figure or a text alone is no decision
+        if value is not None and not isinstance(value, ast.Constant | ast.JoinedStr | ast.BinOp):
+            yield (("value", 0),), value
+            yield from below(value, (("value", 0),))
+        return
     for at, statement in enumerate(function.body):
         if not _is_text(statement) and not isinstance(statement, _SKIPPED):
             yield (("body", at),), statement
@@ -237,6 +250,10 @@ def _calls(node: ast.Call, names: Mapping[str, Any]) -> Iterator[tuple[ast.AST, 
     if isinstance(node.func, ast.Name) and node.func.id in _OPPOSITES:
         other = ast.Name(_OPPOSITES[node.func.id], ast.Load())
         yield ast.Call(other, node.args, node.keywords), ast.unparse(node), other.id
+    if isinstance(node.func, ast.Attribute) and node.func.attr == "where" and len(node.args) > 1:
+        for at, gone in enumerate(node.args):  # a condition of a query
+            fewer = ast.Call(node.func, node.args[:at] + node.args[at + 1 :], node.keywords)
+            yield fewer, f"where({ast.unparse(gone)})", "no condition"
     for at, given in enumerate(node.keywords):
         text = isinstance(given.value, ast.JoinedStr) or given.arg in _TEXT_KEYWORDS
         if given.arg is not None and not text and not _is_needed(node.func, given.arg, names):
@@ -258,7 +275,7 @@ def _elements(
     node: ast.expr, elements: list[ast.expr], parent: ast.AST
 ) -> Iterator[tuple[ast.AST, str, str]]:
     """Collections that are searched or joined; those that are taken apart have their number."""
-    searched = isinstance(parent, ast.Compare)
+    searched = isinstance(parent, ast.Compare | Constant) or _is_set(parent)
     joined = any(isinstance(e, ast.Starred) for e in elements)
     if not (searched or joined) or isinstance(getattr(node, "ctx", None), ast.Store):
         return
@@ -288,6 +305,13 @@ def _statements(node: ast.stmt) -> Iterator[tuple[ast.AST | None, str, str]]:
 
 def _swap(node: ast.AST, new: ast.AST, where: str = "") -> tuple[ast.AST, str, str]:
     return new, ast.unparse(node) + where, ast.unparse(new)
+
+
+def _is_set(node: ast.AST) -> bool:
+    match node:
+        case ast.Call(ast.Name("frozenset" | "set")):
+            return True
+    return False
 
 
 def _entry(key: ast.expr | None, value: ast.expr) -> str:
@@ -324,15 +348,15 @@ def _put(node: ast.AST, field: str, at: int, new: ast.AST) -> None:
         setattr(node, field, copy.deepcopy(new))
 
 
-def _twin(tree: ast.Module, function: Function) -> Function:
-    """The same function in a copy of its module."""
+def _twin(tree: ast.Module, function: Function | Constant) -> Function | Constant:
+    """The same statement in a copy of its module."""
     for node in ast.walk(tree):
         if isinstance(node, type(function)) and node.lineno == function.lineno:
             return node
-    raise AssertionError(f"no {function.name} in the copy")
+    raise AssertionError(f"no line {function.lineno} in the copy")
 
 
-def _statement_lines(function: Function, path: tuple[tuple[str, int], ...]) -> range:
+def _statement_lines(function: Function | Constant, path: tuple[tuple[str, int], ...]) -> range:
     """The lines that run when the innermost statement around a change is come to."""
     statement: ast.AST = function
     for length in range(1, len(path) + 1):

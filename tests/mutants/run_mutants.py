@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
@@ -28,7 +29,7 @@ GOAL = 0.95
 
 def judge_row(row: Row, only: str = "") -> Iterator[tuple[str, str]]:
     """Each mutant of a row with its result. Raises RuntimeError if the row cannot be judged."""
-    given = json.dumps({"targets": row.targets, "tests": row.tests, "only": only})
+    given = json.dumps({**asdict(row), "only": only})
     with (
         TemporaryFile("w+") as trouble,
         subprocess.Popen(

@@ -29,6 +29,13 @@ class Door:
         return "in" if ticket else "no ticket"
 
 
+GUESTS = frozenset({"anna", "bert"})
+
+
+def is_guest(name):
+    return name in GUESTS
+
+
 def wait(count):
     while count > 0:
         count -= 1
@@ -41,7 +48,7 @@ def never_called():
 TESTS = """
 import asyncio
 
-from planted_door import Door, wait
+from planted_door import Door, is_guest, wait
 
 
 def test_a_child_stays_outside():
@@ -51,6 +58,10 @@ def test_a_child_stays_outside():
 def test_an_adult_needs_a_ticket():
     assert Door().admit(40, True) == "in"
     assert Door().admit(40, False) == "no ticket"
+
+
+def test_anna_is_a_guest():
+    assert is_guest("anna")
 
 
 def test_a_wait_ends():
@@ -74,6 +85,8 @@ def test_the_probe_kills_a_planted_mutant_and_finds_a_planted_survivor(planted: 
     assert results[admit + "if age < self.open_from => False"] == KILLED
     assert results[admit + "age < self.open_from => age <= self.open_from"] == SURVIVED
     assert results["planted_door:Door.open_from: 18 => 19"] == SURVIVED
+    guests = "planted_door:GUESTS: {'anna', 'bert'} => without "
+    assert (results[guests + "'anna'"], results[guests + "'bert'"]) == (KILLED, SURVIVED)
     assert results[wait + "count -= 1 => pass"] == OUT_OF_TIME
     assert results["planted_door:never_called: return 1 + 1 => return None"] == NOT_RUN
     assert set(results.values()) == {KILLED, SURVIVED, OUT_OF_TIME, NOT_RUN}

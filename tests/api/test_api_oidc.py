@@ -14,7 +14,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
-from provisioner.access.oidc import OidcProvider, OidcSite
+from provisioner.access.oidc import DOCUMENT_MAX, OidcProvider, OidcSite
 from provisioner.model.access import Role
 from provisioner.model.input_error import InputError
 
@@ -28,6 +28,7 @@ class Provider:
 
     def __init__(self) -> None:
         self.issuer, self.asked, self.silent = "", 0, False
+        self.discovered: dict[str, str] = {}
         self.keys = [
             jwt.algorithms.RSAAlgorithm.to_jwk(RSA.public_key(), as_dict=True) | {"kid": "r"},
             jwt.algorithms.ECAlgorithm.to_jwk(EC.public_key(), as_dict=True) | {"kid": "e"},
@@ -40,7 +41,16 @@ class Provider:
             if self.silent:
                 raise web.HTTPServiceUnavailable
             told = {"issuer": self.issuer, "jwks_uri": self.issuer + "/keys"}
-            return web.json_response(told)
+            return web.json_response(told | self.discovered)
+
+        async def listed(_request: web.Request) -> web.Response:
+            return web.json_response(self.keys)
+
+        async def moved(_request: web.Request) -> web.Response:
+            raise web.HTTPFound("/keys")
+
+        async def long(_request: web.Request) -> web.Response:
+            return web.json_response({"keys": self.keys, "more": "x" * DOCUMENT_MAX})
 
         async def keys(_request: web.Request) -> web.Response:
             self.asked += 1
@@ -49,6 +59,9 @@ class Provider:
         app = web.Application()
         app.router.add_get("/.well-known/openid-configuration", discovery)
         app.router.add_get("/keys", keys)
+        app.router.add_get("/list", listed)
+        app.router.add_get("/moved", moved)
+        app.router.add_get("/long", long)
         return app
 
     def token(self, key: Any = EC, kid: str = "e", algorithm: str = "ES256", **claims: Any) -> str:
@@ -113,6 +126,83 @@ def test_what_is_not_wholly_right_is_nobody():
         tenant = await ours.caller(provider.token(roles=["tenant"], tenant="red"))
         assert tenant is not None
         assert (tenant.tenant, tenant.staff) == ("red", False)
+
+    run(scenario)
+
+
+def test_the_one_key_of_a_provider_needs_no_name():
+    async def scenario(provider: Provider, ours: OidcProvider) -> None:
+        unnamed = {k: v for k, v in provider.keys[1].items() if k != "kid"}
+        provider.keys = [unnamed | {"use": "sig"}, provider.keys[0] | {"use": "enc"}]
+        assert await ours.caller(provider.token(kid="")) is not None
+        assert await ours.caller(provider.token(kid="e")) is None
+
+    run(scenario)
+
+
+def test_of_several_keys_none_is_taken_without_a_name():
+    async def scenario(provider: Provider, ours: OidcProvider) -> None:
+        assert await ours.caller(provider.token(kid="")) is None
+        assert await ours.caller(provider.token(RSA, "e", "RS256")) is None  # another one's name
+
+    run(scenario)
+
+
+def test_clocks_may_differ_by_half_a_minute():
+    async def scenario(provider: Provider, ours: OidcProvider) -> None:
+        now = int(time.time())
+        assert await ours.caller(provider.token(exp=now - 20)) is not None
+        assert await ours.caller(provider.token(exp=now - 40)) is None
+
+    run(scenario)
+
+
+def test_a_claim_of_a_strange_kind_names_no_tenant_and_no_role():
+    async def scenario(provider: Provider, ours: OidcProvider) -> None:
+        assert await ours.caller(provider.token(roles=["tenant"], tenant=["red"])) is None
+        caller = await ours.caller(provider.token(roles=["viewer", 7, None]))
+        assert caller is not None
+        assert (caller.roles, caller.via) == ({Role.VIEWER}, provider.issuer)
+
+    run(scenario)
+
+
+def test_a_claim_whose_own_name_has_dots_is_read_as_it_is_named():
+    async def scenario(provider: Provider, ours: OidcProvider) -> None:
+        claims = {"https://a.example/roles": ["viewer"], "roles": None}
+        caller = await ours.caller(provider.token(**claims))
+        assert caller is not None
+        assert caller.roles == {Role.VIEWER}
+
+    run(scenario, roles_claim="https://a.example/roles")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"issuer": "https://evil.example"},
+        {"jwks_uri": "https://127.0.0.1:1/keys"},
+        {"jwks_uri": "/missing"},
+        {"jwks_uri": "/list"},
+        {"jwks_uri": "/moved"},
+        {"jwks_uri": "/long"},
+    ],
+)
+def test_keys_that_are_not_where_the_provider_must_have_them_are_not_taken(answer: dict[str, str]):
+    async def scenario(provider: Provider, ours: OidcProvider) -> None:
+        told = {k: provider.issuer + v if v.startswith("/") else v for k, v in answer.items()}
+        provider.discovered = told
+        assert await ours.caller(provider.token()) is None
+        assert provider.asked == 0
+
+    run(scenario)
+
+
+def test_a_provider_that_lists_no_keys_signs_nothing():
+    async def scenario(provider: Provider, ours: OidcProvider) -> None:
+        provider.keys = {"e": "none"}
+        assert await ours.caller(provider.token()) is None
+        assert provider.asked == 1
 
     run(scenario)
 

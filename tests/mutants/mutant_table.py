@@ -71,8 +71,8 @@ TABLE = (
     Row(
         "epochs and fencing in the store",
         ("provisioner.store.operation_rows:*",),
-        ("tests/store/test_store_rows.py",),
-        "inline and memory",  # what is written is the same on every database
+        ("tests/store/test_store_fencing.py", "tests/store/test_store_rows.py"),
+        "not server and not threads and not file",  # what is written is the same on every database
     ),
     Row(
         "access",
@@ -83,9 +83,8 @@ TABLE = (
             "provisioner.model.access:*",
         ),
         (
+            "tests/api/test_identity.py",
             "tests/api/test_api_oidc.py",
-            "tests/api/test_api_answers.py",
-            "tests/cli/test_access_cli.py",
         ),
     ),
 )

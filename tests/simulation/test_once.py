@@ -58,6 +58,10 @@ class Device:
                 raise Malformed("an answer that cannot be read")
             case "login":
                 raise LoginRefused("401")
+            case "locked":
+                raise AccountLocked("too many logins", 60.0)
+            case "certificate":
+                raise CertificateChanged("another key")
             case "busy":
                 return Blocker(reason=Reason.BUSY, subject="d", detail="busy", unblock="wait")
             case "refused":
@@ -423,6 +427,8 @@ def test_an_intent_from_a_clock_that_is_ahead_is_not_waited_for_longer_than_any_
     [
         ("request", ActionStatus.ABSENT),
         ("login", ActionStatus.ABSENT),
+        ("locked", ActionStatus.ABSENT),
+        ("certificate", ActionStatus.ABSENT),
         ("busy", ActionStatus.ABSENT),
         ("refused", ActionStatus.FAILED),
     ],

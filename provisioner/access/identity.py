@@ -40,7 +40,7 @@ class Identity:
         """Who it is, or None."""
         scheme, _, token = authorization.partition(" ")
         token = token.strip()
-        if scheme.lower() != "bearer" or not token or len(token) > HEADER_MAX:
+        if scheme.lower() != "bearer" or len(token) > HEADER_MAX:
             return None
         if TOKEN.fullmatch(token):
             return await self._local(token)

@@ -12,9 +12,9 @@ import jwt
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
-from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
-from provisioner.access.oidc import DOCUMENT_MAX, OidcProvider, OidcSite
+from provisioner.access.oidc import ALGORITHMS, DOCUMENT_MAX, OidcProvider, OidcSite
 from provisioner.model.access import Role
 from provisioner.model.input_error import InputError
 
@@ -144,6 +144,26 @@ def test_of_several_keys_none_is_taken_without_a_name():
     async def scenario(provider: Provider, ours: OidcProvider) -> None:
         assert await ours.caller(provider.token(kid="")) is None
         assert await ours.caller(provider.token(RSA, "e", "RS256")) is None  # another one's name
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_a_key_signs_by_the_algorithm_that_its_provider_names(name: str):
+    curves = {"ES256": ec.SECP256R1(), "ES384": ec.SECP384R1()}
+    key: Any = RSA
+    if name.startswith("ES"):
+        key = ec.generate_private_key(curves[name])
+    elif name == "EdDSA":
+        key = ed25519.Ed25519PrivateKey.generate()
+    kinds = {"R": jwt.algorithms.RSAAlgorithm, "P": jwt.algorithms.RSAAlgorithm,
+             "ES": jwt.algorithms.ECAlgorithm, "Ed": jwt.algorithms.OKPAlgorithm}  # fmt: skip
+    kind = kinds[name[:2] if name[0] == "E" else name[0]]
+
+    async def scenario(provider: Provider, ours: OidcProvider) -> None:
+        provider.keys = [kind.to_jwk(key.public_key(), as_dict=True) | {"kid": "k", "alg": name}]
+        assert await ours.caller(provider.token(key, "k", name)) is not None
+        assert await ours.caller(provider.token(RSA, "k", "RS256")) is None or name == "RS256"
 
     run(scenario)
 

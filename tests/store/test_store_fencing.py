@@ -120,6 +120,36 @@ def test_an_attempt_is_settled_and_no_other(run):
     assert (first.settled_at, other.settled_at) == (3.0, 0.0)
 
 
+def test_of_two_open_actions_and_of_two_attempts_one_is_settled(run):
+    async def scenario(store):
+        operation = await driven(store)
+        operation, push = await store.intend(operation, "push", {}, 2.0)
+        operation, reset = await store.intend(operation, "reset", {}, 2.0)
+        operation, push = await store.settle(operation, push, ActionStatus.ABSENT, now=3.0)
+        operation, again = await store.intend(operation, "push", {}, 4.0)
+        operation, again = await store.settle(operation, again, ActionStatus.ABSENT, now=5.0)
+        operation, again = await store.settle(operation, again, ActionStatus.UNCLEAR, now=6.0)
+        return (push, reset, again), await store.entries("n1")
+
+    settled, every = run(scenario)
+
+    assert every == settled
+    assert [e.settled_at for e in every] == [3.0, 0.0, 6.0]
+
+
+def test_what_no_database_can_keep_is_replaced_before_it_is_written(run):
+    async def scenario(store):
+        mine = await driven(store)
+        changed = mine.model_copy(update={"phase": "a\x00b", "note": "c\ud800"})
+        written, _ = await store.record(changed, now=2.0)
+        return written, await store.operation(mine.id)
+
+    written, read = run(scenario)
+
+    assert written == read
+    assert (read.phase, read.note) == ("a\ufffdb", "c?")
+
+
 def test_the_same_attempt_of_another_node_is_left_alone(run):
     async def scenario(store):
         mine, other = await driven(store), await driven(store, "n2")

@@ -84,7 +84,7 @@ class OidcProvider:
             claims = jwt.decode(
                 token,
                 key,
-                algorithms=[key.algorithm_name] if key.algorithm_name in ALGORITHMS else [],
+                algorithms=[key.algorithm_name],  # one of ours: `_keys_of` takes no others
                 audience=self._site.audience,
                 issuer=self._site.issuer,
                 leeway=LEEWAY_S,
@@ -108,12 +108,10 @@ class OidcProvider:
         return caller_of(subject, frozenset(own), tenant, self._site.issuer)
 
     async def _key(self, kid: str) -> jwt.PyJWK | None:
-        now = self._now()
-        stale = now - self._fetched_at > KEYS_FRESH_S
-        if (stale or kid not in self._keys) and now - self._asked_at >= KEYS_AGAIN_S:
-            async with self._fetching:
-                if self._asked_at < now:  # nobody asked while we waited
-                    self._asked_at = now
+        if self._now() - self._fetched_at > KEYS_FRESH_S or kid not in self._keys:
+            async with self._fetching:  # who comes while the keys are read waits for them
+                if self._now() - self._asked_at >= KEYS_AGAIN_S:
+                    self._asked_at = self._now()
                     await self._fetch()
         if self._now() - self._fetched_at > KEYS_FRESH_S:
             return None

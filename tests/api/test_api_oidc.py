@@ -29,6 +29,7 @@ class Provider:
     def __init__(self) -> None:
         self.issuer, self.asked, self.silent = "", 0, False
         self.discovered: dict[str, str] = {}
+        self.now = time.time()
         self.keys = [
             jwt.algorithms.RSAAlgorithm.to_jwk(RSA.public_key(), as_dict=True) | {"kid": "r"},
             jwt.algorithms.ECAlgorithm.to_jwk(EC.public_key(), as_dict=True) | {"kid": "e"},
@@ -49,8 +50,12 @@ class Provider:
         async def moved(_request: web.Request) -> web.Response:
             raise web.HTTPFound("/keys")
 
-        async def long(_request: web.Request) -> web.Response:
-            return web.json_response({"keys": self.keys, "more": "x" * DOCUMENT_MAX})
+        async def padded(request: web.Request) -> web.Response:
+            size = DOCUMENT_MAX + int(request.query["more"])
+            return web.Response(text=json.dumps({"keys": self.keys}).ljust(size))
+
+        async def broken(_request: web.Request) -> web.Response:
+            return web.json_response({"keys": self.keys}, status=500)
 
         async def keys(_request: web.Request) -> web.Response:
             self.asked += 1
@@ -61,7 +66,8 @@ class Provider:
         app.router.add_get("/keys", keys)
         app.router.add_get("/list", listed)
         app.router.add_get("/moved", moved)
-        app.router.add_get("/long", long)
+        app.router.add_get("/padded", padded)
+        app.router.add_get("/broken", broken)
         return app
 
     def token(self, key: Any = EC, kid: str = "e", algorithm: str = "ES256", **claims: Any) -> str:
@@ -77,11 +83,14 @@ def run(scenario: Callable[[Provider, OidcProvider], Awaitable[None]], **more: s
         provider = Provider()
         async with asyncio.timeout(30), TestServer(provider.application()) as server:
             provider.issuer = str(server.make_url("")).rstrip("/")
-            ours = OidcProvider(OidcSite(provider.issuer, "provisioner", **more), time.time)
+            ours = OidcProvider(
+                OidcSite(provider.issuer, "provisioner", **more), lambda: provider.now
+            )
             try:
                 await scenario(provider, ours)
             finally:
                 await ours.close()
+                assert ours._session is None or ours._session.closed
 
     asyncio.run(bounded())
 
@@ -133,9 +142,14 @@ def test_what_is_not_wholly_right_is_nobody():
 def test_the_one_key_of_a_provider_needs_no_name():
     async def scenario(provider: Provider, ours: OidcProvider) -> None:
         unnamed = {k: v for k, v in provider.keys[1].items() if k != "kid"}
-        provider.keys = [unnamed | {"use": "sig"}, provider.keys[0] | {"use": "enc"}]
+        provider.keys = [
+            "no key",
+            provider.keys[0] | {"use": "enc"},
+            unnamed | {"use": "sig", "kid": "only"},
+        ]
         assert await ours.caller(provider.token(kid="")) is not None
         assert await ours.caller(provider.token(kid="e")) is None
+        assert await ours.caller(provider.token(RSA, "r", "RS256")) is None
 
     run(scenario)
 
@@ -205,7 +219,8 @@ def test_a_claim_whose_own_name_has_dots_is_read_as_it_is_named():
         {"jwks_uri": "/missing"},
         {"jwks_uri": "/list"},
         {"jwks_uri": "/moved"},
-        {"jwks_uri": "/long"},
+        {"jwks_uri": "/padded?more=1"},
+        {"jwks_uri": "/broken"},
     ],
 )
 def test_keys_that_are_not_where_the_provider_must_have_them_are_not_taken(answer: dict[str, str]):
@@ -220,19 +235,22 @@ def test_keys_that_are_not_where_the_provider_must_have_them_are_not_taken(answe
 
 def test_a_provider_that_lists_no_keys_signs_nothing():
     async def scenario(provider: Provider, ours: OidcProvider) -> None:
-        provider.keys = {"e": "none"}
-        assert await ours.caller(provider.token()) is None
-        assert provider.asked == 1
+        for number, keys in enumerate(({"e": "none"}, None, "e", []), start=1):
+            provider.keys = keys
+            assert await ours.caller(provider.token()) is None
+            assert provider.asked == number
+            provider.now += 31.0
 
     run(scenario)
 
 
 def test_roles_may_be_deep_in_the_claims_and_have_a_prefix():
     async def scenario(provider: Provider, ours: OidcProvider) -> None:
-        deep = {"roles": ["p-operator", "viewer", "p-nothing"]}
+        deep = {"roles": ["p-operator", "viewer", "p-nothing", "x-approver"]}
         caller = await ours.caller(provider.token(roles=None, realm_access=deep))
         assert caller is not None
         assert caller.roles == {Role.OPERATOR}
+        assert await ours.caller(provider.token(roles=None, realm_access="p-operator")) is None
 
     run(scenario, roles_claim="realm_access.roles", role_prefix="p-")
 
@@ -243,30 +261,99 @@ def test_an_unknown_key_makes_us_ask_again_but_not_each_time():
         fresh = jwt.algorithms.ECAlgorithm.to_jwk(STRANGER.public_key(), as_dict=True)
         provider.keys.append(json.loads(json.dumps(fresh)) | {"kid": "new"})
         for _ in range(5):
+            provider.now += 5.9
             assert await ours.caller(provider.token(STRANGER, "new")) is None
         assert provider.asked == 1
-        ours._asked_at -= 31
+        provider.now += 0.5
+        assert await ours.caller(provider.token(STRANGER, "new")) is not None
+        provider.now += 60.0
         assert await ours.caller(provider.token(STRANGER, "new")) is not None
         assert provider.asked == 2
 
     run(scenario)
 
 
+def test_an_unknown_key_is_asked_for_again_after_exactly_half_a_minute():
+    async def scenario(provider: Provider, ours: OidcProvider) -> None:
+        provider.now = 0.0  # also of a clock that has just begun
+        assert await ours.caller(provider.token()) is not None
+        for at, asked in ((29.0, 1), (30.0, 2)):
+            provider.now = at
+            assert await ours.caller(provider.token(kid="unknown")) is None
+            assert provider.asked == asked
+
+    run(scenario)
+
+
+def test_many_callers_at_once_ask_the_provider_once():
+    async def scenario(provider: Provider, ours: OidcProvider) -> None:
+        callers = await asyncio.gather(*(ours.caller(provider.token()) for _ in range(5)))
+        assert None not in callers
+        assert provider.asked == 1
+
+    run(scenario)
+
+
+def test_keys_are_believed_for_an_hour_and_then_read_anew():
+    async def scenario(provider: Provider, ours: OidcProvider) -> None:
+        provider.now = 1000.0
+        for at, asked in ((1000.0, 1), (4600.0, 1), (4600.5, 2)):
+            provider.now = at
+            assert await ours.caller(provider.token()) is not None
+            assert provider.asked == asked
+
+    run(scenario)
+
+
 def test_keys_of_a_provider_that_is_silent_for_an_hour_are_not_believed():
     async def scenario(provider: Provider, ours: OidcProvider) -> None:
+        provider.now = 1000.0
         assert await ours.caller(provider.token()) is not None
         provider.silent = True
-        ours._fetched_at -= 3601
-        ours._asked_at -= 3601
+        provider.now = 4600.0
+        assert await ours.caller(provider.token()) is not None
+        provider.now = 4600.5
         assert await ours.caller(provider.token()) is None
 
     run(scenario)
 
 
+def test_a_document_may_be_as_long_as_its_limit():
+    async def scenario(provider: Provider, ours: OidcProvider) -> None:
+        provider.discovered = {"jwks_uri": provider.issuer + "/padded?more=0"}
+        assert await ours.caller(provider.token()) is not None
+
+    run(scenario)
+
+
+def test_a_provider_that_is_not_there_lets_nobody_in():
+    async def scenario() -> None:
+        ours = OidcProvider(OidcSite("http://127.0.0.1:1", "provisioner"), time.time)
+        assert await ours.caller(Provider().token()) is None
+        await ours.close()
+        await OidcProvider(OidcSite("http://127.0.0.1:1", "provisioner"), time.time).close()
+
+    asyncio.run(scenario())
+
+
 @pytest.mark.parametrize(
     "site",
-    [OidcSite("http://login.example", "x"), OidcSite("https://", "x"), OidcSite("https://a", "")],
+    [
+        OidcSite("http://login.example", "x"),
+        OidcSite("https://", "x"),
+        OidcSite("https://a", ""),
+        OidcSite("ftp://127.0.0.1", "x"),
+    ],
 )
 def test_a_site_that_cannot_be_safe_is_refused(site: OidcSite):
     with pytest.raises(InputError):
         site.check()
+    with pytest.raises(InputError):
+        OidcProvider(site, time.time)
+
+
+@pytest.mark.parametrize(
+    "issuer", ["https://a.example", "http://localhost:1", "http://127.0.0.1", "http://[::1]:80"]
+)
+def test_a_site_is_read_over_tls_or_on_this_machine(issuer: str):
+    OidcSite(issuer, "x").check()

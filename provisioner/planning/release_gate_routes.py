@@ -165,7 +165,7 @@ def _sessions(ask: GateAsk, leaf: LeafState, own: VrfState) -> Iterator[GateRow]
 def _overlay(ask: GateAsk, leaf: LeafState, own: VrfState) -> Iterator[GateRow]:
     name = leaf.switch
     wanted = {ask.vni} if ask.vni else set(own.vnis)
-    if not own.vnis and not wanted:
+    if not wanted:
         for check in (GateCheck.OVERLAY, GateCheck.TARGETS, GateCheck.FOREIGN_TARGETS):
             seen = "no overlay in this VRF"
             yield GateRow(check=check, subject=name, verdict=Verdict.NONE, seen=seen)

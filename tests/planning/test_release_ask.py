@@ -32,7 +32,9 @@ def node(name: str, *ports: Port, **changes: object) -> Node:
 
 GUID = port("ib", 7, "00" * 8)
 NODE = node("n0", port("leaf-0"), port("leaf-1", 1), GUID)
-SESSION = Outside(switch="leaf-0", peer=PEER, remote_as=64999, accepts=("0.0.0.0/0", "10.0.0.0/8"))
+SESSION = Outside(
+    switch="leaf-0", peer=PEER, remote_as=64999, accepts=("0.0.0.0/0", "::/0", "10.0.0.0/8")
+)
 RED = Tenant(name="red", vrf="RED", number=0, l3vni=5001, storage=("STORE",), outside=(SESSION,))
 OLD = Tenant(name="old", vrf="OLD", storage=("STORE",), outside=(SESSION,), l3vni=7)
 BLUE = Tenant(name="blue", vrf="BLUE", number=1, l3vni=5002)
@@ -47,7 +49,7 @@ def test_a_tenant_of_ours_is_held_to_what_it_asked_for() -> None:
     assert (ask.storage, ask.exact, ask.vni) == (frozenset({"STORE"}), True, "5001")
     assert ask.target == "65000:4001"
     assert ask.peers == {("leaf-0", PEER)}
-    assert ask.defaults == {"0.0.0.0/0"}
+    assert ask.defaults == {"0.0.0.0/0", "::/0"}
     assert ask.storage_of == (("OLD", "STORE"), ("RED", "STORE"))
 
 
@@ -124,4 +126,6 @@ def test_a_look_is_kept_for_the_ports_of_one_node() -> None:
 def test_a_look_is_saved_if_nothing_of_these_ports_and_of_the_leaf_is_unsaved() -> None:
     for unsaved, saved in (("swp9", True), ("swp1", False), ("", False)):
         leaf = replace(good_leaf(0), unsaved=frozenset({unsaved}))
-        assert record_of(leaf, ["swp1"]).saved is saved
+        record = record_of(leaf, ["swp1"])
+        assert record.saved is saved
+        assert [n[0] for n in record.neighbours] == ["swp1"]

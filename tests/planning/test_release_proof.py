@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import pytest
 from release_world import World
 
 from provisioner.model.certificate import Certificate
 from provisioner.model.release import GateCheck, GateRow, Verdict
 from provisioner.model.tenant import ReleaseProof
-from provisioner.planning.release_proof import bad, objections, sealed
+from provisioner.planning.release_proof import (
+    bad,
+    canonical,
+    certificate_digest,
+    objections,
+    sealed,
+)
 
 CERTIFICATE = Certificate(
     id="c-1", node="n0", release="r", profile="p", serials=("S1",), versions=(), boot_id="b",
@@ -98,3 +106,17 @@ def test_a_default_that_a_later_version_adds_breaks_no_seal() -> None:
     read = ReleaseProof.model_validate_json(kept.model_dump_json(exclude_defaults=True))
 
     assert objections(read, CERTIFICATE) == ()
+
+
+def test_the_text_that_is_sealed_is_the_same_on_every_machine() -> None:
+    small = ReleaseProof(node="n0", certificate="c-1", tenant="r\u00f6t", placements=())
+    digest = hashlib.sha256(
+        b'{"boot_id":"b","expires_at":2.0,"id":"c-1","issued_at":1.0,"location":"l",'
+        b'"matrix_digest":"","node":"n0","ports":[],"profile":"p","release":"r",'
+        b'"report_digest":"","serials":["S1"],"versions":[]}'
+    ).hexdigest()
+
+    assert canonical(small) == (
+        '{"certificate":"c-1","node":"n0","placements":[],"tenant":"r\\u00f6t"}'
+    )
+    assert certificate_digest(CERTIFICATE) == digest

@@ -9,17 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from release_world import (
-    MAC,
-    PEER,
-    PORTS,
-    TARGET,
-    World,
-    route,
-    vni,
-)
+from release_world import MAC, PEER, PORTS, TARGET, World, route, vni
 
 from provisioner.model.leaf_state import NeighbourState, PeerState, VniState
+from provisioner.model.release import Verdict
 
 Change = Callable[[World], object]
 
@@ -121,6 +114,36 @@ FAILS: dict[str, tuple[Change, list[tuple[str, str]]]] = {
     "something that is no port is not saved": (
         lambda w: w.at(unsaved=frozenset({"", "swp9"})),
         [("persisted", "it would start with another configuration of other parts")],
+    ),
+    "it has lost its address, and that is connected in a second VRF": (
+        lambda w: (
+            w.port(addresses=frozenset()),
+            w.more("STORE", route("172.0.0.0/31", "connected", "RED")),
+        ),
+        [("one_vrf", "172.0.0.0/31 is connected in STORE too"), ("address", "it does not have")],
+    ),
+    "a filter came with the move": (
+        lambda w: w.at(acls=w.leaf.acls | {"NEW": "rules"}),
+        [("acl_rules", "NEW has other rules")],
+    ),
+    "it takes its own routes in": (
+        lambda w: w.vrf("RED", imports=frozenset({"STORE", "RED"})),
+        [("imports", "RED takes routes of RED")],
+    ),
+    "a part of the far link is not the far link": (
+        lambda w: (w.without("172.32.0.0/31"), w.more("RED", route("172.32.0.0/32"))),
+        [("remote_route", "RED has no 172.32.0.0/31 of the node's other leaf")],
+    ),
+    "a storage VRF takes its target in": (
+        lambda w: w.vrf("STORE", vnis={"5004": VniState(frozenset({TARGET}), frozenset())}),
+        [("foreign_targets", "STORE takes in 64512:5001")],
+    ),
+    "a sent target that the VNI does not make by itself": (
+        lambda w: (
+            w.asks(target=""),
+            w.vrf("RED", vnis={"5001": VniState(frozenset({TARGET}), frozenset({"64512:7"}))}),
+        ),
+        [("targets", "RED sends 64512:7")],
     ),
     "the leaf is not well": (
         lambda w: w.at(issues=("a fan", "a disk")),
@@ -365,5 +388,6 @@ def test_what_keeps_a_node_back(sentence: str) -> None:
 
     bad = world.bad()
     assert [check for check, _ in bad] == [check for check, _ in expected]
+    assert {r.verdict for r in world.rows().values() if r.bad} == {Verdict.FAIL}
     for (_, seen), (_, words) in zip(bad, expected, strict=True):
         assert seen.startswith(words)

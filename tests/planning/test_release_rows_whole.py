@@ -63,6 +63,23 @@ PASSES: dict[str, Change] = {
         neighbours=(NeighbourState("swp3", "10.0.0.1", "94:6d:ae:00:00:0f"),)
     ),
     "the leaf was not read before": lambda w: w.strange(),
+    "a second route to its link is not the one that is used": lambda w: w.more(
+        "RED", route("172.0.0.0/31", selected=False, offloaded=False)
+    ),
+    "sessions that are configured and not asked about": lambda w: w.at(applied_peers={}),
+    "sessions of other leaves": lambda w: w.asks(peers=w.ask.peers | {("leaf-9", "192.0.2.9")}),
+    "a MAC that was another port's before is bridged": lambda w: (
+        w.had(neighbours=(*w.before.neighbours, ("swp5", "10.0.0.5", "94:6d:ae:00:00:05"))),
+        w.at(fdb={"94:6d:ae:00:00:05": "swp5"}),
+    ),
+    "entries without a MAC": lambda w: w.at(
+        neighbours=(NeighbourState("swp1", "172.0.0.1", ""), NeighbourState("swp2", "10.0.0.1", ""))
+    ),
+    "its own port's VRF is not listed": lambda w: w.at(vrf_of={"swp2": "BLUE"}),
+    "nothing is told of queues, on a leaf that was not read before": lambda w: (
+        w.strange(),
+        w.port(qos=""),
+    ),
     "a host's name has a domain": lambda w: w.asks(node="n0.other.example"),
 }
 
@@ -163,3 +180,34 @@ def test_a_leaf_elsewhere_is_judged_by_what_came_to_it() -> None:
     assert far_rows(world)["remainder"].bad
     world.at(vrfs={})
     assert {k: r.seen for k, r in far_rows(world).items()} == {"remote_route": "it has no VRF RED"}
+
+
+def test_a_leaf_that_is_silent_hides_nothing_of_the_others() -> None:
+    rows = release_gate.judge(ASK, {}, {"leaf-1": good_leaf(1)})
+
+    assert [r.subject for r in rows if r.verdict is Verdict.UNKNOWN] == ["leaf-0/swp1", "leaf-0"]
+    assert len([r for r in rows if r.subject == "leaf-1"]) == 21
+
+
+def test_a_port_of_another_leaf_with_the_same_name_is_another_port() -> None:
+    world = World()
+    world.asks(ports=(PORTS[0], PORTS[1].model_copy(update={"interface": "swp2"})))
+    world.at(unsaved=frozenset({"swp2"}), fdb={"94:6d:ae:00:00:02": "swp2"})
+    rows = release_gate.judge(world.ask, {}, {"leaf-0": world.leaf})
+
+    assert [r for r in rows if r.bad and r.subject.startswith("leaf-0")] == []
+
+
+def test_a_row_says_what_was_seen_also_where_it_passes_or_has_nothing_to_judge() -> None:
+    world = World()
+    rows = world.rows()
+    assert rows["port_vrf", "leaf-0/swp1"].seen == "RED"
+    assert rows["imports", "leaf-0"].seen == "STORE"
+
+    world.strange()
+    world.asks(**CONFIGURED)
+    world.vrf("RED", vnis={})
+    assert [k for k, r in world.rows().items() if r.verdict is Verdict.NONE and not r.seen] == []
+    world.port(qos="")
+    assert world.rows()["qos", "leaf-0/swp1"].verdict is Verdict.NONE
+    assert world.rows()["qos", "leaf-0/swp1"].seen == "the leaf does not tell"

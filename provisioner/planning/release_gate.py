@@ -131,10 +131,8 @@ def _misaddressed(port: Port, state: PortState, before: LeafRecord | None) -> st
 def _unfiltered(ask: GateAsk, port: Port, state: PortState, before: LeafRecord | None) -> str:
     """Filters that are bound: those the site asks for, and all that were there before."""
     wanted = {(name, way) for name in ask.acls for way in ("inbound", "outbound")}
-    bound = {(name, way) for name, way in state.acls if name in ask.acls}
-    for name in sorted(ask.acls):
-        if not {way for n, way in bound if n == name}:
-            return f"{name} is not bound to it"
+    if unbound := sorted(ask.acls - {name for name, _ in state.acls}):
+        return f"{unbound[0]} is not bound to it"
     if before is not None:
         old = {(n, way) for i, n, way in before.bound if i == port.interface}
         old -= {(n, way) for n, way in old if n in ask.frozen_by}

@@ -93,6 +93,8 @@ TABLE = (
 
 # Mutants that no test can tell from the code, with the reason. They count as not killed.
 EQUIVALENT: dict[str, str] = {
+    "provisioner.planning.release_gate:judge: "
+    "leaf is None or state is None => state is None": "without a leaf there is no state of a port",
     "provisioner.store.operation_rows:open_operation: "
     "if _active_of(connection, node) is not None => False": (
         "the unique index decides as well; to look first spares the error in its log"

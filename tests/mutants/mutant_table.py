@@ -95,6 +95,13 @@ TABLE = (
 EQUIVALENT: dict[str, str] = {
     "provisioner.planning.release_gate:judge: "
     "leaf is None or state is None => state is None": "without a leaf there is no state of a port",
+    "provisioner.planning.release_gate_routes:_remainder: 0 in default=0 => 1": (
+        "without a network of the node nothing is covered, however short a prefix is"
+    ),
+    "provisioner.planning.release_gate_routes:_remainder: network.prefixlen >= lengths and "
+    "any((_covers(m, network) for m in mine)) => any((_covers(m, network) for m in mine))": (
+        "no network covers a shorter prefix: the length is asked first because it is cheap"
+    ),
     "provisioner.store.operation_rows:open_operation: "
     "if _active_of(connection, node) is not None => False": (
         "the unique index decides as well; to look first spares the error in its log"

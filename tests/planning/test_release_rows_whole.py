@@ -211,3 +211,33 @@ def test_a_row_says_what_was_seen_also_where_it_passes_or_has_nothing_to_judge()
     world.port(qos="")
     assert world.rows()["qos", "leaf-0/swp1"].verdict is Verdict.NONE
     assert world.rows()["qos", "leaf-0/swp1"].seen == "the leaf does not tell"
+
+
+def test_a_leak_of_either_family_is_seen_where_a_port_has_addresses_of_both() -> None:
+    world = World()
+    world.port(addresses=world.leaf.ports["swp1"].addresses | {"2001:db8::1/64"})
+    world.strange()
+    world.more("BLUE", route("172.0.0.0/31"))
+
+    assert world.bad() == [("remainder", "BLUE has a route to 172.0.0.0/31 (bgp)")]
+
+
+def test_a_port_of_another_leaf_brings_no_address_here() -> None:
+    world = World()
+    world.asks(ports=(PORTS[0], PORTS[1].model_copy(update={"interface": "swp2"})))
+    stranger = replace(world.leaf.ports["swp1"], addresses=frozenset({"10.5.5.1/31"}))
+    world.at(ports=world.leaf.ports | {"swp2": stranger})
+    world.more("BLUE", route("10.5.5.0/31"))
+
+    assert not world.rows()["remainder", "leaf-0"].bad
+
+
+def test_a_node_without_an_address_has_no_route_that_could_leak() -> None:
+    world = World()
+    world.asks(ports=tuple(p.model_copy(update={"address": ""}) for p in PORTS))
+    world.port(addresses=frozenset())
+
+    rows = world.rows()
+
+    assert rows["address", "leaf-0/swp1"].bad
+    assert not rows["remainder", "leaf-0"].bad

@@ -23,7 +23,7 @@ TABLE = (
     Row(
         "sending an action at most once",
         ("provisioner.execution.once:*",),
-        ("tests/simulation/test_once.py",),
+        ("tests/simulation/test_once.py", "tests/simulation/test_once_open_intents.py"),
     ),
     Row(
         "the gate of a release",
@@ -68,7 +68,11 @@ TABLE = (
     Row(
         "certification",
         ("provisioner.planning.certification:*", "provisioner.planning.gates:*"),
-        ("tests/planning/test_certification.py", "tests/planning/test_gates.py"),
+        (
+            "tests/planning/test_certification.py",
+            "tests/planning/test_certificate_validity.py",
+            "tests/planning/test_gates.py",
+        ),
     ),
     Row(
         "epochs and fencing in the store",

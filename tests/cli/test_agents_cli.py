@@ -36,7 +36,8 @@ def test_agents_are_listed_with_what_they_do(tmp_path: Path):
             ("b", {"dismissed": True}),
             ("c", {}),
             ("d", {"until": 9e12}),
-            ("e", {"until": 9e12, "handed_at": 1.0}),
+            ("e", {"until": 9e12, "handed_at": 1.0, "peer": "192.0.2.8"}),
+            ("f", {"until": 9e12, "handed_at": 1.0}),  # its token is in its image
         ):
             await store.add_node(Node(id=name, kind=NodeKind.HOST))
             await store.put_agent_session(session.model_copy(update={"node": name, **changes}))
@@ -53,6 +54,7 @@ def test_agents_are_listed_with_what_they_do(tmp_path: Path):
         ("c", "never came"),
         ("d", "expected"),
         ("e", "looked up"),
+        ("f", "expected"),
     ]
     assert "https://192.0.2.9:9999" in table
     assert "2023-11-14" in table

@@ -30,6 +30,7 @@ from provisioner.control.reconciler import Reconciler
 from provisioner.control.release_watch import ReleaseWatch
 from provisioner.control.repair_shop import RepairParts, RepairShop
 from provisioner.control.scheduler import Scheduler
+from provisioner.control.time_standing import DecidingClock, TimeStanding
 from provisioner.control.trespasses import Trespasses
 from provisioner.control.watcher import Watcher, WatchParts
 from provisioner.execution.artifacts import Artifacts
@@ -155,42 +156,60 @@ class Daemon:
             rechecks=Rechecks(self.site, parts.store, parts.matrix, parts.thresholds),
             trespasses=trespasses,
         )
+        self.time = TimeStanding(parts.store, parts.clock)
+        deciding = DecidingClock(parts.clock, self.time)
         self.reconciler = Reconciler(
-            parts.store, parts.clock, parts.settings, self.observer, self.performer
+            parts.store, deciding, parts.settings, self.observer, self.performer, self.time.sure
         )
         self.engine = _engine(parts, self.reconciler)
         self.reconciler.leaves = self.engine.leaves
         self.overload = Overload(parts.store, parts.clock)
         self.watcher = _watcher(parts, reach, self.engine, self.overload)
         self.scheduler = Scheduler(
-            *(parts.store, parts.clock, parts.settings),
+            *(parts.store, deciding, parts.settings),
             self.engine.submit,
             None if self.watcher is None else self.watcher.keeper.held,
             self.overload.may_begin,
         )
         self.release_watch = ReleaseWatch(
-            *(parts.store, parts.clock, parts.settings),
+            *(parts.store, deciding, parts.settings),
             self.tenancy,
             self.engine.submit,
             None if self.watcher is None else self.watcher.keeper,
         )
         self.leaf_watch = _leaf_watch(parts, self.tenancy, trespasses, self.release_watch)
         self.fabric = _fabric(parts, self.site, self.engine)
-        self.campaigns = _campaigns(parts)
+        self.campaigns = _campaigns(parts, deciding)
         self._ticking: list[asyncio.Task[None]] = []
         self._failure = FirstFailure()  # of all that ticks, whenever it was begun
-        self._measuring: asyncio.Task[None] | None = None
+        self._measuring: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
         """Take up what was left, then look for work for ever."""
+        if isinstance(self.parts.clock, WallClock):  # in virtual time there is nothing to measure
+            await self.time.begin()
+            for run in (self.overload.run, self.time.run):
+                measuring = asyncio.create_task(run(), name=run.__qualname__)
+                self._measuring.append(measuring)
+                self._failure.watch(measuring)
+        if not self.time.why:
+            await self._take_up()
+            return
+        self._ticking = [asyncio.create_task(self._when_sure(), name="waiting for the time")]
+
+    async def _when_sure(self) -> None:
+        """Take up what was left as soon as the time can be believed."""
+        await self.time.sure()
+        self._ticking.clear()
+        await self._take_up()
+
+    async def _take_up(self) -> None:
         await self.engine.start()
-        if isinstance(self.parts.clock, WallClock):  # in virtual time there is no load to measure
-            self._measuring = asyncio.create_task(self.overload.run(), name="overload")
-            self._failure.watch(self._measuring)
         if self.parts.shared is None:
             self._lead()
         else:
             self._ticking = [asyncio.create_task(self._when_leading(), name="duties")]
+            self._failure.watch(self._ticking[0])
 
     async def _when_leading(self) -> None:
         """What only one daemon does: here as soon as this one leads, which then lasts."""
@@ -221,7 +240,9 @@ class Daemon:
             self._begin(outbox.run, "webhooks")
 
     def _begin(self, run: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
-        self._ticking.append(asyncio.create_task(self._past_damage(run), name=name))
+        task = asyncio.create_task(self._past_damage(run), name=name)
+        self._ticking.append(task)
+        self._failure.watch(task)
 
     async def _past_damage(self, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Run a loop, and again when it met a damaged row of a node: that node is set aside then.
@@ -248,7 +269,7 @@ class Daemon:
 
         What was handed in as parts is closed by whoever opened it.
         """
-        ending = [*self._ticking, *([self._measuring] if self._measuring else [])]
+        ending = [*self._ticking, *self._measuring]
         for task in ending:
             task.cancel()
         await asyncio.gather(*ending, return_exceptions=True)
@@ -277,11 +298,11 @@ def _fabric(parts: Parts, site: Site, engine: Engine) -> FabricSessions:
     return FabricSessions(parts.store, parts.clock, parts.settings, tests, engine.submit)
 
 
-def _campaigns(parts: Parts) -> Campaigns | None:
+def _campaigns(parts: Parts, clock: Clock) -> Campaigns | None:
     if parts.campaigns is None:
         return None
     plan = None if parts.fabrics is None else parts.fabrics.plan
-    return Campaigns(parts.store, parts.campaigns, parts.clock, parts.settings, plan)
+    return Campaigns(parts.store, parts.campaigns, clock, parts.settings, plan)
 
 
 def _engine(parts: Parts, reconciler: Reconciler) -> Engine:

@@ -14,15 +14,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from provisioner.wall_clock import WallClock
+from provisioner.wall_clock import STEP_MAX_S, WallClock
+from provisioner.wall_clock import since_boot as since_boot
 
 SLOWED = 0.5  # part of the boot clock's speed that is taken off to fall back
 SURE_S = 1.0  # a reading that took longer than this tells the time too roughly
-
-
-def since_boot() -> float:
-    """Seconds that nobody can set; they go on while the machine is suspended."""
-    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 @dataclass(frozen=True)
@@ -73,8 +69,15 @@ class DatabaseClock(WallClock):
         self._fallen_at = 0.0  # boot clock, when `_offset` was last brought nearer
 
     def follow(self, reading: Reading) -> None:
-        """Go by this reading from now on; one that is too rough is left out, but for the first."""
+        """Go by this reading from now on; one that is too rough is left out, but for the first.
+
+        One that steps by minutes is left out too, and `step_s` says so.
+        """
         target = reading.database_s - reading.boot_s
+        apart = 0.0 if self._offset is None else target - self._offset
+        self.step_s = apart if abs(apart) > STEP_MAX_S else 0.0
+        if self.step_s:
+            return
         if self._offset is None:
             self._offset, self._target = target, target
         elif reading.error_s <= SURE_S / 2:
@@ -89,6 +92,10 @@ class DatabaseClock(WallClock):
             return super().now()
         self._settle()
         return self.epoch + (self._offset + self._boot() - self.epoch) * self.speed
+
+    def accept(self) -> None:
+        """Go by the next reading, whatever it is."""
+        self._offset, self.step_s = None, 0.0
 
     def _settle(self) -> None:
         """Fall back towards the target, by a part of the time that has passed."""

@@ -107,6 +107,7 @@ COMMANDS = {
         "app",
         "Certificates: show, export, verify offline, revoke; the keys that sign them.",
     ),
+    "clock": Command("clock", "app", "The clock: say that it is right after a step."),
     "cohort": Command(
         "cohort", "app", "The fleet's comparison: outliers, learned floors, before and after."
     ),

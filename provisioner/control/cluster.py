@@ -18,11 +18,12 @@ import psycopg
 
 from provisioner import permit, process_scope
 from provisioner.control.engine import FirstFailure
-from provisioner.database_clock import DatabaseClock, Reading, since_boot
+from provisioner.database_clock import DatabaseClock, Reading
 from provisioner.execution import leaf_turns
 from provisioner.model.input_error import InputError
 from provisioner.planning import membership
 from provisioner.store.seat import Peer, Seat
+from provisioner.wall_clock import since_boot
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

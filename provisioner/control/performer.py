@@ -94,7 +94,10 @@ class Performer:
         match turn:
             case Enter():
                 entering = owe_erasure(node) if turn.owes_erasure else node
-                return await self._enter(hold, entering, turn.state, turn.why, turn.blockers)
+                return await self._enter(
+                    *(hold, entering, turn.state, turn.why, turn.blockers),
+                    keeps_certificate=turn.expired,
+                )
             case Identify():
                 return await self._identify(hold, node)
             case Fence():
@@ -142,12 +145,20 @@ class Performer:
         return None
 
     async def _enter(
-        self, hold: Hold, node: Node, state: State, why: str, blockers: Problems, **more: Any
+        self,
+        hold: Hold,
+        node: Node,
+        state: State,
+        why: str,
+        blockers: Problems,
+        *,
+        keeps_certificate: bool = False,
+        **more: Any,
     ) -> Problems:
         assert may_enter(node, state, node.placement), (node.id, node.state, state, node.placement)
         if state is State.CONVERGING and (wrong := await self._releases.miscabled(node)):
             state, why, blockers = State.QUARANTINED, str(wrong[0]), wrong
-        if state is State.CONVERGING and node.certificate:
+        if state is State.CONVERGING and node.certificate and not keeps_certificate:
             await self._store.revoke(node.certificate, why, self._clock.now())
         changed = node.moved(state, self._clock.now(), blockers=tuple(blockers), note=why, **more)
         detail = {

@@ -7,7 +7,7 @@ await; whoever drives the operation next begins by looking into what was left op
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from provisioner.control.observer import Observer
 from provisioner.control.performer import Performer
@@ -37,12 +37,14 @@ class Reconciler:
         settings: Settings,
         observer: Observer,
         performer: Performer,
+        sure: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._store = store
         self._clock = clock
         self._settings = settings
         self._observer = observer
         self._performer = performer
+        self._sure = sure  # waits while the time is in doubt
         # whether a peer shall go on with an operation; set by whoever made the engine
         self.leaves: Callable[[str], bool] = lambda _operation: False
 
@@ -77,6 +79,8 @@ class Reconciler:
     async def _turns(self, hold: Hold) -> None:
         failures = unseen = 0  # in a row: acts that failed, looks that showed nothing
         while True:
+            if self._sure is not None:
+                await self._sure()
             node = await self._store.node(hold.operation.node)
             assert node is not None
             if (damaged := self._store.damaged().get(node.id)) is not None:

@@ -203,8 +203,12 @@ def expired(certificate: Certificate, now: float) -> tuple[Blocker, ...]:
 
 
 def lost(blockers: Sequence[Blocker]) -> bool:
-    """Whether what a certificate says is not so any more; a failed check is an alert here."""
-    losing = (Reason.DRIFT, Reason.CHECK_FAILED, Reason.CERTIFICATE_EXPIRED)
+    """Whether what a certificate says is not so any more; a failed check is an alert here.
+
+    That its time is over is judged at each look, and no reason to revoke it: a clock that was wrong
+    for a moment would end every certificate for good.
+    """
+    losing = (Reason.DRIFT, Reason.CHECK_FAILED)
     return any(b.reason in losing for b in blockers)
 
 

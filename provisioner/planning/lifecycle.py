@@ -75,6 +75,7 @@ class Enter(Record):
     why: str
     blockers: tuple[Blocker, ...] = ()
     owes_erasure: bool = False
+    expired: bool = False  # for no other reason than the certificate's time: it is not revoked
 
 
 class Identify(Record):
@@ -268,7 +269,9 @@ def _certified(node: Node, view: View, poll_s: float) -> Turn:
         return _erase_strange_drives(node, view)
     if view.certificate is None or view.certificate_blockers:
         why = str(view.certificate_blockers[0]) if view.certificate_blockers else "no certificate"
-        return Enter(state=State.CONVERGING, why=why)
+        reasons = {b.reason for b in view.certificate_blockers}
+        expired = reasons == {Reason.CERTIFICATE_EXPIRED}
+        return Enter(state=State.CONVERGING, why=why, expired=expired)
     if node.kind is NodeKind.SWITCH:
         return Enter(state=State.RELEASED, why="back in service")
     if not view.tenant_vrf:

@@ -195,6 +195,14 @@ agents = Table(
     Column("seen_at", Double, nullable=False),
 )
 
+# the last time that a daemon went by ("last"), and a person's word that the clock is right now
+clock_marks = Table(
+    "clock_marks",
+    metadata,
+    Column("name", String, primary_key=True),
+    Column("at", Double, nullable=False),
+)
+
 matrices = Table(
     "matrices",
     metadata,

@@ -27,6 +27,7 @@ from provisioner.model.tenant import ReleaseProof, Tenant
 from provisioner.ports.errors import DamagedRow
 from provisioner.store import (
     agent_rows,
+    clock_rows,
     cohort_rows,
     damage,
     database,
@@ -336,6 +337,12 @@ class SqlStore:
     async def verify_journal(self, known: tuple[int, str] | None = None) -> chain.ChainCheck:
         """See `journal.verify`."""
         return await chain.verify(self.read, known)
+
+    async def clock_mark(self, name: str) -> float | None:
+        return await self.read(lambda c: clock_rows.read_mark(c, name))
+
+    async def put_clock_mark(self, name: str, at: float) -> None:
+        await self.write(lambda c: clock_rows.put_mark(c, name, at))
 
     async def put_matrix(self, digest: str, text: str, now: float) -> None:
         await self.write(lambda c: evidence_rows.put_matrix(c, digest, text, now))

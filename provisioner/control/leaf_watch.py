@@ -20,7 +20,7 @@ from provisioner.control.trespasses import Trespasses, describe
 from provisioner.execution.leaf_line import TenantPort
 from provisioner.execution.tenancy import Tenancy
 from provisioner.model.location import Port
-from provisioner.model.node import Node, State
+from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.outcome import Blocker
 from provisioner.model.tenant import PortPlacement, Tenant
 from provisioner.planning import entitlement
@@ -67,6 +67,8 @@ class LeafWatch:
         self._tenancy, self._trespasses, self._take_back = tenancy, trespasses, take_back
         self._places = None if plan is None else Ports(Addressing(plan))
         self._owners = PortOwners()
+        self._aside: frozenset[str] = frozenset()  # nodes with damaged rows
+        self._ports_unknown = ""  # one of them whose ports cannot be read
         self._due: dict[str, float] = {}
         self._lane = LookLane(LEAVES_MAX, self._begin)
         self.read: dict[str, float] = {}  # leaf -> when all its ports were read, for people
@@ -87,7 +89,13 @@ class LeafWatch:
 
     async def round(self) -> None:
         """Begin to read the leaves whose turn it is, the longest overdue first."""
-        self._owners.take(await self._store.nodes())
+        nodes = await self._store.nodes()
+        aside = await self._store.set_aside()  # they own their ports all the same
+        self._owners.take([*nodes, *aside])
+        self._aside = frozenset(n.id for n in aside)
+        self._ports_unknown = next(
+            (n.id for n in aside if n.kind is NodeKind.HOST and not n.ports), ""
+        )
         now, leaves = self._clock.now(), self._owners.leaves
         for name in [n for n in self._due if n not in leaves]:
             del self._due[name]
@@ -132,6 +140,12 @@ class LeafWatch:
             self._due[leaf] = self._clock.now()  # its rows change all the time
         self._list(leaf, found.listed)
 
+    def _why_unknown(self) -> str:
+        """Return why a port without an owner may be one that serves, or ""."""
+        if not self._ports_unknown:
+            return ""
+        return f"it may belong to {self._ports_unknown}, whose row is damaged: see `doctor`"
+
     async def _rows(self, leaf: str, seen: Mapping[str, TenantPort]) -> Mapping[str, Node]:
         """Rows of the nodes that own these ports, read anew."""
         names = {n.id for port in seen for n in self._owners.owners(leaf, port)}
@@ -156,11 +170,15 @@ class LeafWatch:
             ]
             owners = [rows.get(n.id, n) for n in self._owners.owners(leaf, interface)]
             if not owners:
-                no = self._why_not_ours(leaf, interface, port, tenants)
+                no = self._why_not_ours(leaf, interface, port, tenants) or self._why_unknown()
                 if no:
                     found.listed[f"{leaf}/{interface}"] = no
                 else:
                     unowned += placed
+                continue
+            if damaged := next((n.id for n in owners if n.id in self._aside), ""):
+                words = f"node {damaged} is set aside for a damaged row: see `doctor`"
+                found.listed[f"{leaf}/{interface}"] = words
                 continue
             wrong = [entitlement.find_trespasses(node, placed, vrf_of) for node in owners]
             if not all(wrong):

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+import sqlalchemy
 from leaf_rig import Rig
 
 from provisioner.control.leaf_watch import LeafWatch
@@ -290,3 +291,26 @@ def test_a_port_that_is_not_a_hosts_is_listed_and_never_moved(name, prepare, dec
         return bench.vrf(port), await bench.rows(), len(bench.watch.listed)
 
     assert play(scenario, ports_not_ours=declared) == ("RED", [], 1)
+
+
+@pytest.mark.parametrize("body", ["{", None])
+def test_ports_that_a_damaged_row_may_entitle_are_listed_and_not_moved(body):
+    """Without its row nobody knows whether the node serves, nor which ports are its own."""
+
+    async def scenario(bench: Bench) -> Any:
+        node = await bench.node(state=State.RELEASED, tenant="red")
+        kept = node.model_dump_json().replace('"attempts":0', '"attempts":"many"')
+        written = sqlalchemy.text("UPDATE nodes SET body = :body, changed = 999999 WHERE id = :id")
+        values = {"body": body or kept, "id": A}
+        await bench.store.write(lambda c: c.execute(written, values))
+        bench.put("RED")
+        await bench.watch.round()
+        bench.watch._due[bench.leaf.name] = 0.0
+        await bench.watch.look(bench.leaf.name)
+        bench.rig.site.advance()
+        return bench.vrf(), bench.watch.listed
+
+    vrf, listed = play(scenario)
+
+    assert vrf == "RED"
+    assert "damaged" in " ".join(map(str, listed.values()))

@@ -19,6 +19,7 @@ from provisioner.agent.service import AgentService
 from provisioner.agent.sessions import Sessions
 from provisioner.agent.tls import names_of_ours, open_authority
 from provisioner.agent.wire import HttpsWire
+from provisioner.bounded_listener import BoundedListener, Limits, handlers_of
 from provisioner.execution.os_images import OsImages
 from provisioner.model.input_error import InputError
 from provisioner.ports import Agents, Clock
@@ -78,20 +79,25 @@ async def serve_agents(
     sessions = Sessions(store, vault, new_token, shared=store.shared)
     service = AgentService(sessions, clock, settings, store.journal)
     files = images.application() if images is not None else None
-    runner = web.AppRunner(application(service, files), access_log=None)
+    runner = web.AppRunner(
+        application(service, files), access_log=None, keepalive_timeout=settings.api_idle_s
+    )
     await runner.setup()
     context = authority.server_context(hosts)
-    site = web.TCPSite(runner, door.host, door.port, ssl_context=context)
+    limits = Limits(
+        settings.agents_connections_max, settings.agents_connections_per_peer, settings.api_idle_s
+    )
+    listener = BoundedListener("agents", handlers_of(runner), limits, context)
     wire = HttpsWire()
     try:
         try:
-            await site.start()
+            await listener.start(door.host, door.port)
         except OSError as error:
             problem = f"cannot serve maintenance agents there ({error.strerror or error})"
             remedy = "Name a free port at an address of this machine that hosts reach."
             where = f"{door.host}:{door.port}"
             raise InputError("--agent-host", where, problem, remedy) from None
-        bound = runner.addresses[0][1]
+        bound = listener.port
         url = door.url.rstrip("/") or f"https://{_bracketed(door.host)}:{bound}"
         log.info("maintenance agents call %s; they trust %s", url, data / "agent-ca.pem")
         if images is not None:
@@ -100,6 +106,7 @@ async def serve_agents(
         yield ServedAgents(registry, url, authority.ca_pem(), images)
     finally:
         await wire.close()
+        await listener.stop()
         await runner.cleanup()
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import ssl
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from provisioner.api.app import application
 from provisioner.api.changes import Works
 from provisioner.api.feed import Feed
 from provisioner.api.parts import ApiParts
+from provisioner.bounded_listener import Limits, listening
 from provisioner.control.tenant_keeper import TenantKeeper
 from provisioner.execution.outside_artifacts import OutsideArtifacts
 from provisioner.model.access import Token
@@ -37,7 +37,6 @@ from provisioner.store.signing import Signer
 from provisioner.store.sql_store import SqlStore
 
 log = logging.getLogger(__name__)
-HANDSHAKE_S = 10.0  # TLS, of whoever connects
 PEERS_S = 3600.0  # a request that a peer has been at for this long is not at it any more
 SHUTDOWN_S = 2.0  # streams are cut after it
 
@@ -126,52 +125,24 @@ async def _served(parts: ApiParts, data: Path) -> AsyncIterator[str]:
         shutdown_timeout=SHUTDOWN_S,
     )
     await runner.setup()
-    server: asyncio.Server | None = None
-    try:
-        try:
-            server = await listen(runner, settings, context)
-        except OSError as error:
-            problem = f"the API cannot be served there ({error.strerror or error})"
-            remedy = "Name a free port at an address of this machine: api_host, api_port."
-            where = f"{settings.api_host}:{settings.api_port}"
-            raise InputError("api_host", where, problem, remedy) from None
-        bound = server.sockets[0].getsockname()[1]
-        host = f"[{settings.api_host}]" if ":" in settings.api_host else settings.api_host
-        yield f"https://{host}:{bound}"
-    finally:
-        if server is not None:
-            server.close()
-        await runner.cleanup()
-
-
-async def listen(
-    runner: web.AppRunner, settings: Settings, context: ssl.SSLContext | None
-) -> asyncio.Server:
-    """The listening socket; connections over the limit are closed at once."""
-    handlers = runner.server
-    assert handlers is not None, "the runner is set up"
-
-    def connect() -> asyncio.Protocol:
-        if len(handlers.connections) >= settings.api_connections_max:
-            return _Full()
-        return handlers()
-
-    timeout = HANDSHAKE_S if context is not None else None
-    return await asyncio.get_running_loop().create_server(
-        connect,
-        settings.api_host,
-        settings.api_port,
-        ssl=context,
-        ssl_handshake_timeout=timeout,
-        backlog=128,
+    place = (settings.api_host, settings.api_port)
+    limits = Limits(
+        settings.api_connections_max, settings.api_connections_per_peer, settings.api_idle_s
     )
-
-
-class _Full(asyncio.Protocol):
-    """A connection too many."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        transport.close()
+    try:
+        async with AsyncExitStack() as held:
+            try:
+                entered = listening("api", runner, place, limits, context)
+                listener = await held.enter_async_context(entered)
+            except OSError as error:
+                problem = f"the API cannot be served there ({error.strerror or error})"
+                remedy = "Name a free port at an address of this machine: api_host, api_port."
+                where = f"{settings.api_host}:{settings.api_port}"
+                raise InputError("api_host", where, problem, remedy) from None
+            host = f"[{settings.api_host}]" if ":" in settings.api_host else settings.api_host
+            yield f"https://{host}:{listener.port}"
+    finally:
+        await runner.cleanup()
 
 
 def tls_context(data: Path, settings: Settings) -> ssl.SSLContext:

@@ -18,13 +18,14 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from aiohttp import web
 
 from provisioner.agent.server import PEERS_MAX, Rate
 from provisioner.agent.tls import open_authority
+from provisioner.bounded_listener import BoundedListener, Limits, handlers_of
 from provisioner.control.port_watch import PortReport
 from provisioner.control.watcher import Watcher, WatchParts
 from provisioner.model.input_error import InputError
@@ -32,6 +33,7 @@ from provisioner.planning.address_plan import AddressPlan
 from provisioner.planning.pushed_alerts import Source, Told, told
 from provisioner.planning.pushed_nodes import Directory
 from provisioner.ports import Clock, EventStreams, Secret
+from provisioner.settings import Settings
 from provisioner.store.alert_rows import AlertRows
 from provisioner.store.sql_store import SqlStore
 from provisioner.watch_file import kept_status
@@ -42,7 +44,6 @@ WEBHOOK, EVENTS = "/v1/alerts/webhook", "/v1/redfish/events"
 BODY_MAX = 2 * 1024 * 1024  # bytes; a metric report of a whole baseboard has several 100 KB
 BODY_S = 20.0
 BARRED_S = 30.0  # an address whose requests were refused again and again is not heard for this
-WAITING_MAX = 4096  # connections nobody took yet: the BMCs of a large fleet post 200 a second
 REPLAY_S = 300.0  # a signed request is good for so long, either way of our clock
 SEEN_MAX = 65_536  # signatures that are remembered for that time
 DIRECTORY_S = 60.0  # names and serials are looked up anew after this
@@ -205,6 +206,23 @@ def signature(secret: Secret, source: str, stamp: str, body: bytes) -> str:
     return "sha256=" + hmac.new(secret.reveal().encode(), content, hashlib.sha256).hexdigest()
 
 
+class WatchedSite(Protocol):
+    """What the watch needs of a site: whose rails' addresses alerts name, and its limits."""
+
+    @property
+    def plan(self) -> AddressPlan | None: ...
+
+    @property
+    def settings(self) -> Settings: ...
+
+
+def _limits(site: WatchedSite | None) -> Limits:
+    chosen = Settings() if site is None else site.settings
+    return Limits(
+        chosen.events_connections_max, chosen.events_connections_per_peer, chosen.api_idle_s
+    )
+
+
 @asynccontextmanager
 async def open_watch(
     url: str,
@@ -213,15 +231,14 @@ async def open_watch(
     store: SqlStore,
     clock: Clock,
     streams: EventStreams | None,
-    plan: AddressPlan | None = None,
+    site: WatchedSite | None = None,
 ) -> AsyncIterator[WatchParts]:
     """What the watch needs; with `url`, a listener there, at an address of this machine.
 
-    `plan` tells whose rails' addresses are that alerts name.
-
     Raises `InputError` if it cannot listen.
     """
-    intake = Intake(senders, store, clock, plan)
+    limits = _limits(site)
+    intake = Intake(senders, store, clock, None if site is None else site.plan)
 
     def parts(listener: str, begin: Callable[[Watcher], None]) -> WatchParts:
         def attach(watcher: Watcher) -> None:
@@ -236,24 +253,25 @@ async def open_watch(
             yield parts("", begin)
         return
     host, port = _place(url)
-    runner = web.AppRunner(intake.application(), access_log=None)
+    runner = web.AppRunner(intake.application(), access_log=None, keepalive_timeout=limits.idle_s)
     await runner.setup()
     tls = open_authority(data).server_context((host,))
     tls.num_tickets = 0  # made and sent in each handshake, and nobody who posts comes back with one
+    listener = BoundedListener("events", handlers_of(runner), limits, tls)
     try:
         try:
-            site = web.TCPSite(runner, host, port, ssl_context=tls, backlog=WAITING_MAX)
-            await site.start()
+            await listener.start(host, port)
         except OSError as error:
             problem = f"cannot listen there ({error.strerror or error})"
             remedy = "Name a free port at an address of this machine."
             raise InputError("--events-url", url, problem, remedy) from None
         bracketed = f"[{host}]" if ":" in host else host
-        bound = f"https://{bracketed}:{runner.addresses[0][1]}"
+        bound = f"https://{bracketed}:{listener.port}"
         log.info("events and alerts are taken at %s", bound)
         async with kept_status(data, clock) as begin:
             yield parts(bound + EVENTS, begin)
     finally:
+        await listener.stop()
         await runner.cleanup()
 
 

@@ -23,6 +23,24 @@ class ApiSettings(Record):
     api_connections_max: int = Field(
         512, ge=8, le=65536, description="Connections to the API that are open at the same time."
     )
+    api_connections_per_peer: int = Field(
+        128,
+        ge=4,
+        le=65536,
+        description="Connections of one address; more where callers share one, as behind a proxy.",
+    )
+    agents_connections_max: int = Field(
+        512, ge=8, le=65536, description="Connections of maintenance agents at the same time."
+    )
+    agents_connections_per_peer: int = Field(
+        16, ge=4, le=65536, description="Connections of one maintenance agent."
+    )
+    events_connections_max: int = Field(
+        512, ge=8, le=65536, description="Connections to the listener of events at the same time."
+    )
+    events_connections_per_peer: int = Field(
+        64, ge=4, le=65536, description="Connections of one BMC or alert source to it."
+    )
     api_streams_max: int = Field(
         128, ge=1, le=8192, description="Event streams that are open at the same time."
     )

@@ -132,7 +132,7 @@ def serve(
             _agents(site, door, data, opened, clock, chosen, files) as served,
             _hosts(site, playbooks, data, remote, opened, clock, chosen) as hosts,
             open_fabrics(access) as fabrics,
-            open_watch(events_url, senders, data, opened.store, clock, sse, access.plan) as watch,
+            open_watch(events_url, senders, data, opened.store, clock, sse, access) as watch,
             open_posts(clock, chosen.site, chosen.webhook_parallel) as posts,
             open_tickets(chosen, clock, os.environ, ca_file) as tickets,
         ):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ssl
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -84,9 +85,11 @@ def test_connections_over_the_limit_are_closed(tmp_path):
     async def scenario(url: str, _store: SqlStore, trust: ssl.SSLContext, _token: str) -> None:
         ends = [await opened(url, trust) for _ in range(8)]
         await asyncio.sleep(0.2)
-        reader, writer = await opened(url, trust)
-        assert await asyncio.wait_for(reader.read(), 10) == b""
-        for _, end in [*ends, (reader, writer)]:
+        with contextlib.suppress(OSError):  # closed before TLS, or with nothing to read
+            _reader, writer = await opened(url, trust)
+            writer.close()
+            raise AssertionError("it was let in")
+        for _, end in ends:
             end.close()
 
     run(tmp_path, scenario, api_connections_max=8)

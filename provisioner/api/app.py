@@ -24,7 +24,7 @@ from provisioner.api.problem import Refused, answered, no
 from provisioner.api.route import PREFIX, Ask, Reply, Route
 from provisioner.model.access import Caller
 from provisioner.model.base import Record
-from provisioner.ports import StoreFailed
+from provisioner.ports import StaleWrite, StoreFailed
 
 BODY_MAX = 256 * 1024  # bytes; 64 sessions of 512 prefixes are some 500 KB: nobody needs both
 BODY_S = 20.0  # a body is there within this
@@ -66,6 +66,9 @@ async def _guard(request: web.Request, handler: idempotency.Handler) -> web.Stre
         answer = answered(refused)
     except web.HTTPException as error:
         answer = answered(_http(error))
+    except StaleWrite as stale:
+        unblock = "Look at it as it is now, then ask again."
+        answer = answered(no(409, "stale", "Somebody changed it meanwhile", unblock, str(stale)))
     except StoreFailed:
         log.exception("the store failed, at %s", request.path)
         unblock = "Ask again in a minute; the daemon's log says what is wrong with its database."

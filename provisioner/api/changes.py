@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from provisioner.api.parts import ApiParts
 
 log = logging.getLogger(__name__)
+SAVES_MAX = 5  # tries to write an outcome: nobody writes such a row more than once or twice
 WORKS_MAX = 64  # changes under way at once; a person makes one at a time
 
 
@@ -136,8 +137,7 @@ class Works:
             }
         )
         by = asked.decided_by or asked.asked_by
-        save = partial(request_rows.save_request, asked=ended, by=by, now=now)
-        return await parts.store.write(save)
+        return await _keep(parts, ended, by, now)
 
     def _admit(self) -> None:
         if why := permit.why_closed():
@@ -153,6 +153,26 @@ class Works:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+async def _keep(parts: ApiParts, ended: ChangeRequest, by: str, now: float) -> ChangeRequest:
+    """Write what became of a change, also where its row went stale meanwhile.
+
+    Another process may have taken the change for lost. What was done is known here and nowhere
+    else, so that it is written over that. Raises `StaleWrite` after SAVES_MAX tries.
+    """
+    for _ in range(SAVES_MAX - 1):
+        save = partial(request_rows.save_request, asked=ended, by=by, now=now)
+        try:
+            return await parts.store.write(save)
+        except StaleWrite as stale:
+            log.warning("%s; its outcome is written again", stale)
+        current = await parts.store.read(partial(request_rows.read_request, number=ended.id))
+        if current is None:
+            break
+        ended = ended.model_copy(update={"generation": current.generation})
+    save = partial(request_rows.save_request, asked=ended, by=by, now=now)
+    return await parts.store.write(save)
 
 
 async def operation_view(parts: ApiParts, asked: ChangeRequest, now: float) -> OperationView:

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+from functools import partial
 
 from served import MATRIX, NOW, PROFILE, RELEASE, Served, run
 from sqlalchemy import update
 
+from provisioner.api.changes import Outcome
+from provisioner.api.parts import ApiParts
+from provisioner.model.access import ChangeKind, ChangeRequest
 from provisioner.model.inventory import Component, Inventory
+from provisioner.store import request_rows
 from provisioner.store.access_schema import tokens
 from provisioner.store.evidence_rows import put_inventory
 from provisioner.store.token_rows import read_tokens
@@ -306,5 +311,29 @@ def test_who_asks_who_it_is_hears_the_sites_time():
         _, told = await served.ask("red", "GET", "/me")
 
         assert (told["now"], told["speed"]) == (NOW, 1.0)
+
+    run(scenario)
+
+
+def test_the_outcome_of_a_change_is_kept_and_answered_though_its_row_went_stale():
+    """Another process takes the change for lost while it is carried out."""
+
+    async def scenario(served: Served) -> None:
+        works, store = served.parts.works, served.store
+        executors = dict(works._executors)
+        reclaim = executors[ChangeKind.NODE_RECLAIM]
+
+        async def outrun(parts: ApiParts, asked: ChangeRequest) -> Outcome:
+            outcome = await reclaim(parts, asked)
+            await store.write(partial(request_rows.give_up, now=NOW))
+            return outcome
+
+        works._executors = {**executors, ChangeKind.NODE_RECLAIM: outrun}
+        body = {"for_repair": True, "accept_no_return": True}
+        status, told = await served.ask("operator", "POST", "/nodes/su0-n01/reclaim", body)
+        _, later = await served.ask("viewer", "GET", f"/operations/{told['id']}")
+
+        assert status == 202
+        assert later["state"] == told["state"] == "running"
 
     run(scenario)

@@ -100,8 +100,8 @@ def test_a_tenant_may_reboot_what_it_was_given() -> None:
 
 
 @pytest.mark.parametrize("reason", list(Reason))
-def test_a_certificate_is_lost_by_drift_by_a_failed_check_and_by_time(reason: Reason) -> None:
-    losing = {Reason.DRIFT, Reason.CHECK_FAILED, Reason.CERTIFICATE_EXPIRED}
+def test_a_certificate_is_lost_by_drift_and_by_a_failed_check(reason: Reason) -> None:
+    losing = {Reason.DRIFT, Reason.CHECK_FAILED}  # its time is judged, never written down
     blocker = BLOCKER.model_copy(update={"reason": reason})
 
     assert certification.lost([BLOCKER, blocker]) is (reason in losing)
@@ -144,6 +144,20 @@ def test_a_boot_that_is_not_readable_is_one_boot_however_it_is_put() -> None:
     assert certification.identity(changed(boot_id=None)) == certification.identity(
         changed(boot_id="")
     )
+
+
+@pytest.mark.parametrize("kind", [DeviceKind.MEMORY, DeviceKind.STORAGE, DeviceKind.PSU])
+def test_parts_that_no_earlier_release_read_are_new_only_beside_others_of_their_kind(
+    kind: DeviceKind,
+) -> None:
+    part = Device(kind=kind, slot="1", serial="A")
+    more = changed(devices=(*INVENTORY.devices, part))
+    other = changed(devices=(*more.devices, part.model_copy(update={"slot": "2"})))
+
+    assert ends(inventory=more) == []  # a certificate of an earlier release names none of them
+    assert ends(inventory=other, certificate=issued(inventory=more)) == [Reason.DRIFT]
+    gpu = Device(kind=DeviceKind.GPU, slot="GPU_SXM_2", serial="G2")
+    assert ends(inventory=changed(devices=(*more.devices, gpu))) == [Reason.DRIFT]
 
 
 def test_power_and_gaps_are_no_drift() -> None:

@@ -156,6 +156,30 @@ def test_a_switch_has_no_boot_tenant_or_fence_to_be_judged() -> None:
     assert ends(certificate=certificate, node=switch, inventory=parts) == []
 
 
+@pytest.mark.parametrize(
+    ("severity", "words"),
+    [
+        (Severity.CONFIG, "Repair the host's configuration"),
+        (Severity.MONITOR, "Look at it"),
+        (Severity.RESET_GPU, "Reset the GPU"),
+        (Severity.RESTART, "Restart the host"),
+        (Severity.POWER_CYCLE, "Cycle the node's power"),
+        (Severity.ISOLATE, "Open a repair case"),
+    ],
+)
+def test_each_severity_has_its_remedy(severity: Severity, words: str) -> None:
+    finding = Finding(part="GPU 3", severity=severity, detail="is dead")
+    (blocker,) = certification.blockers(
+        node=NODE,
+        inventory=INVENTORY,
+        plan=PLAN,
+        report=with_result("ecc", Verdict.FAIL, finding),
+        now=NOW,
+    )
+
+    assert blocker.unblock.startswith(words)
+
+
 def test_a_finding_is_told_with_no_more_than_it_has() -> None:
     finding = Finding(part="GPU 3", severity=Severity.ISOLATE, detail="is dead")
     (blocker,) = certification.blockers(

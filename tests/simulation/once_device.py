@@ -15,6 +15,7 @@ from provisioner.model.outcome import Blocker, Reason
 from provisioner.ports import (
     AccountLocked,
     CertificateChanged,
+    CertificateUntrusted,
     LoginRefused,
     Malformed,
     Unreachable,
@@ -57,6 +58,8 @@ class Device:
                 raise AccountLocked("too many logins", 60.0)
             case "certificate":
                 raise CertificateChanged("another key")
+            case "untrusted":
+                raise CertificateUntrusted("signed by nobody that we trust")
             case "busy":
                 return Blocker(reason=Reason.BUSY, subject="d", detail="busy", unblock="wait")
             case "refused":

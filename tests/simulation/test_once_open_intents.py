@@ -22,6 +22,7 @@ from provisioner.model.outcome import Blocker, Reason
 from provisioner.ports import (
     AccountLocked,
     CertificateChanged,
+    CertificateUntrusted,
     LoginRefused,
     PortError,
     Unreachable,
@@ -90,6 +91,7 @@ def test_an_intent_keeps_the_step_and_what_was_seen_before() -> None:
     [
         (LoginRefused("401"), "credentials"),
         (CertificateChanged("another key"), "pin the new one"),
+        (CertificateUntrusted("signed by nobody"), "--ca-file"),
         (AccountLocked("locked", 60.0), "lockout"),
         (Unreachable("silent", maybe_executed=False), "by itself"),
     ],
@@ -198,6 +200,7 @@ def test_an_intent_from_a_clock_that_is_ahead_is_not_waited_for_longer_than_any_
         ("login", ActionStatus.ABSENT),
         ("locked", ActionStatus.ABSENT),
         ("certificate", ActionStatus.ABSENT),
+        ("untrusted", ActionStatus.ABSENT),
         ("busy", ActionStatus.ABSENT),
         ("refused", ActionStatus.FAILED),
     ],

@@ -12,7 +12,7 @@ from typing import Any
 
 from provisioner.model.alert import Alert, Override, Signal
 from provisioner.model.node import Node, State
-from provisioner.model.outcome import Blocker
+from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning import alerts as rules
 from provisioner.planning import certification
 from provisioner.planning.watch_rules import Found, signal_of
@@ -94,7 +94,11 @@ class AlertKeeper:
         """Have the reconciler look at a node whose certificate an alert takes away."""
         if node.state not in CERTIFIED or not node.certificate:
             return False
-        if not await revoking(self.book, self._store, node, self._clock.now()):
+        found = await revoking(self.book, self._store, node, self._clock.now())
+        over = Reason.CERTIFICATE_EXPIRED  # which is not written: the node's row says it was seen
+        if all(b.reason is over for b in found) and over in {b.reason for b in node.blockers}:
+            return False
+        if not found:
             return False
         if await self._store.revoked(node.certificate):
             return False

@@ -108,7 +108,7 @@ def test_a_cable_that_is_out_is_seen_at_its_leaf(tmp_path: Path) -> None:
     assert not revoked
 
 
-def test_a_certificate_that_ends_is_told_and_then_revoked_while_the_node_serves(
+def test_a_certificate_that_ends_is_told_and_not_revoked_while_the_node_serves(
     tmp_path: Path,
 ) -> None:
     async def story(serving: Serving) -> tuple[bool, bool, Node]:
@@ -119,5 +119,5 @@ def test_a_certificate_that_ends_is_told_and_then_revoked_while_the_node_serves(
 
     early, late, node = lived(tmp_path, story, valid_s=1500)
 
-    assert (early, late, node.state) == (False, True, State.RELEASED)
+    assert (early, late, node.state) == (False, False, State.RELEASED)
     assert [b.reason for b in node.blockers] == [Reason.CERTIFICATE_EXPIRED]

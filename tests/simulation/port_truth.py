@@ -219,7 +219,8 @@ class PortTruth:
         if row.placement == "mixed":
             names = {row.tenant, *row.served.split(", ")}
             theirs = {vrf for tenant, vrf in self.vrf_of.items() if tenant in names}
-            return {MAINTENANCE, *theirs}
+            cabled = {"default"} if row.state == "intake" else set()  # a first fence, half done
+            return {MAINTENANCE, *theirs, *cabled}
         return {"default", MAINTENANCE}  # just cabled
 
     def _trees(self, switch: Switch, row: Row) -> tuple[tuple[str, dict], ...]:

@@ -11,7 +11,14 @@ from provisioner.control.observer import Observer
 from provisioner.execution.hold import Hold
 from provisioner.execution.tenancy import Tenancy
 from provisioner.model.certificate import Certificate
-from provisioner.model.erasure import ErasurePolicy, ErasureReport
+from provisioner.model.erasure import (
+    Disk,
+    ErasurePolicy,
+    ErasureRecord,
+    ErasureReport,
+    Holder,
+    Result,
+)
 from provisioner.model.health import HealthReport
 from provisioner.model.inventory import Inventory
 from provisioner.model.node import Node, Placement, State
@@ -75,7 +82,8 @@ class Hosts:
             return view
         if node.state is not State.CERTIFIED:
             owed = erasure.owed(node, POLICY)
-            return view.model_copy(update={"owed": owed, "report": report})
+            seen = {"inventory": self._soak.inventory(node.id), "report": report}
+            return view.model_copy(update={"owed": owed, **seen})
         store = self._soak.store
         certificate = await store.certificate(node.certificate)
         assert certificate is not None
@@ -142,8 +150,22 @@ class GivenEraser:
     ) -> tuple[Node, ErasureReport]:
         now = self._soak.clock.now()
         times = {"fenced_at": node.fenced_at, "started_at": now, "ended_at": now}
+        serial = self._soak.truth.drives[node.id]
+        disk = Disk(name="/dev/nvme0n1", serial=serial, size_bytes=1)
+        done = ErasureRecord(
+            holder=Holder.DISK, device=disk.name, serial=serial, result=Result.DONE
+        )
+        report = ErasureReport(
+            node=node.id,
+            tenant=node.served,
+            before=(disk,),
+            after=(disk,),
+            records=(done,),
+            **times,
+        )
+        assert not erasure.sanitized(report, POLICY)
         self._soak.truth.erased(node.id)
-        return node, ErasureReport(node=node.id, tenant=node.served, **times)
+        return node, report
 
 
 class WatchedStore:

@@ -82,15 +82,18 @@ class PortTruth:
         }
         assert len(self._owner) == sum(len(mine) for mine in self.ports.values())
 
-    def lapsed_at(self, certificate: str) -> float | None:
-        """When a certificate ceased to be valid: revoked, expired, or another drive is in."""
+    def lapsed_at(self, certificate: str, *, by_parts: bool = True) -> float | None:
+        """When a certificate ceased to be valid: revoked, expired, or another drive is in.
+
+        `by_parts` False: not the last, which nobody is told of before all parts are read again.
+        """
         issued = self.certificates.get(certificate)
         if issued is None:
             return 0.0
         ends = [self.revoked[certificate]] if certificate in self.revoked else []
         if self.now() >= issued.expires_at:
             ends.append(issued.expires_at)
-        if self.drives.get(issued.node) != issued.drive:
+        if by_parts and self.drives.get(issued.node) != issued.drive:
             ends.append(self.swapped_at.get(issued.node, 0.0))
         return min(ends, default=None)
 
@@ -118,7 +121,7 @@ class PortTruth:
                 self.inside[leaf, interface] = (there, self.now())
         elif there not in ("default", MAINTENANCE):
             self.entered += 1
-            lapsed = self.lapsed_at(self.rows[node].certificate)
+            lapsed = self.lapsed_at(self.rows[node].certificate, by_parts=False)
             if lapsed is not None and self.now() - lapsed > REVISION_S:
                 self._broken(f"{leaf}/{interface} entered {there}: {node} has no valid certificate")
         self.look_at(node)

@@ -16,7 +16,7 @@ import yaml
 
 from provisioner import checks, components, quirks, settings, switches
 from provisioner.checks.check import Check
-from provisioner.planning import journey
+from provisioner.planning.lifecycle import journey
 from provisioner.quirks.quirk import Quirk
 
 ROOT = Path(__file__).parents[1]
@@ -54,8 +54,8 @@ def named(path: Path) -> str:
 
 
 def modules(package: ModuleType) -> Iterator[ModuleType]:
-    for found in pkgutil.iter_modules(package.__path__):
-        yield importlib.import_module(f"{package.__name__}.{found.name}")
+    for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+        yield importlib.import_module(found.name)
 
 
 def test_no_module_is_longer_than_a_reader_can_hold():

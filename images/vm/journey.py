@@ -30,20 +30,20 @@ from images.vm.lab import (
     Login,
 )
 from provisioner import quirks
-from provisioner.agents_opening import AgentDoor, serve_agents
-from provisioner.artifact_serving import serve_artifacts
-from provisioner.execution.agent_steps import DEPLOY
+from provisioner.adapters.redfish.client import Redfish
+from provisioner.adapters.redfish.discovery import Probe, probe
+from provisioner.adapters.redfish.transport import RedfishTransport
+from provisioner.daemon.agents import AgentDoor, serve_agents
+from provisioner.daemon.artifacts import serve_artifacts
+from provisioner.daemon.data import open_data
+from provisioner.execution.steps.agent_steps import DEPLOY
 from provisioner.model.inventory import Power
 from provisioner.model.node import Node, NodeKind
 from provisioner.model.outcome import Blocker
-from provisioner.opening import open_data
-from provisioner.planning import deployment, disk_answers
+from provisioner.planning.erasure import deployment, disk_answers
 from provisioner.ports import AgentAddress, AgentResult, Agents, BmcAddress, Secret
-from provisioner.redfish.client import Redfish
-from provisioner.redfish.discovery import Probe, probe
-from provisioner.redfish.transport import RedfishTransport
+from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
-from provisioner.wall_clock import WallClock
 
 NODE = "vm-1"
 MARKER = "PROVISIONER-BOOTED-FROM-DISK"
@@ -122,7 +122,7 @@ async def run(lab: Lab, login: Login, site_iso: Path, made: Manifest, key: async
 
 def authority(data: Path) -> str:
     """The daemon's CA, made as `provisioner serve` makes it."""
-    from provisioner.agent.tls import open_authority
+    from provisioner.adapters.agent.tls import open_authority
 
     data.mkdir(mode=0o700, exist_ok=True)
     return open_authority(data).ca_pem()
@@ -235,7 +235,7 @@ async def _deploy(bench: Bench, agent: AgentAddress) -> None:
 
 
 async def _write(bench: Bench, agent: AgentAddress, sha256: str) -> AgentResult:
-    """The very command that the daemon sends (planning/deployment.py)."""
+    """The very command that the daemon sends (planning/erasure/deployment.py)."""
     answer = await step(bench, agent, "provisioner_disks")
     listed = disk_answers.disks(answer, NODE)
     if isinstance(listed, Blocker):

@@ -18,7 +18,7 @@ from pathlib import Path
 import bcrypt
 
 from images.locks import BadInput
-from provisioner.sim.serve_tls import certificate
+from provisioner.sim.hardware.serve_tls import certificate
 
 NETWORK = "198.51.100"  # TEST-NET-2 (RFC 5737): on nobody's network
 GATEWAY = f"{NETWORK}.1"

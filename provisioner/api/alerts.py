@@ -14,8 +14,8 @@ from provisioner.api.route import ANYBODY, OPERATORS, Ask, Paging, Reply, Route
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.alert import ANY, Alert, Override
 from provisioner.model.base import Record
-from provisioner.planning import alerts as rules
-from provisioner.store import alert_rows
+from provisioner.planning.watch import alerts as rules
+from provisioner.store.repositories import alert_rows
 
 if TYPE_CHECKING:
     from provisioner.api.parts import ApiParts

@@ -23,13 +23,13 @@ from provisioner.api.route import (
     Reply,
     Route,
 )
-from provisioner.control.campaign_requests import Answer, CampaignRequests
+from provisioner.control.campaigns.campaign_requests import Answer, CampaignRequests
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.base import Record
 from provisioner.model.input_error import InputError
-from provisioner.planning.campaign_report import Report, report
+from provisioner.planning.campaigns.campaign_report import Report, report
 from provisioner.ports.rehearsals import RehearsalFailed
-from provisioner.store.campaign_rows import CampaignRows
+from provisioner.store.repositories.campaign_rows import CampaignRows
 
 if TYPE_CHECKING:
     from provisioner.api.parts import ApiParts

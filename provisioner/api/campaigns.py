@@ -14,14 +14,14 @@ from provisioner.api.cursor import cursor, place
 from provisioner.api.operations import OperationView
 from provisioner.api.problem import missing
 from provisioner.api.route import OPERATORS, VIEWERS, Ask, Paging, Reply, Route, tag_of
-from provisioner.control.campaign_requests import Answer, CampaignRequests
+from provisioner.control.campaigns.campaign_requests import Answer, CampaignRequests
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.base import Record
 from provisioner.model.campaign import Campaign, NodeProgress
 from provisioner.model.campaign_policy import Policy
 from provisioner.model.input_error import InputError
-from provisioner.planning.campaign_preview import Preview
-from provisioner.store.campaign_rows import CampaignRows
+from provisioner.planning.campaigns.campaign_preview import Preview
+from provisioner.store.repositories.campaign_rows import CampaignRows
 
 if TYPE_CHECKING:
     from provisioner.api.parts import ApiParts

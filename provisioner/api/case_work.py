@@ -31,15 +31,15 @@ from provisioner.api.route import (
     Route,
     tag_of,
 )
-from provisioner.control.case_exchange import Exchanges, kept_factory
-from provisioner.control.repair_figures import figures
-from provisioner.execution.bundling import Bundler
+from provisioner.control.repairs.case_exchange import Exchanges, kept_factory
+from provisioner.control.repairs.repair_figures import figures
+from provisioner.execution.repair.bundling import Bundler
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.base import Record
 from provisioner.model.case import Case, Ending, Notice, Spare
 from provisioner.model.inventory import DeviceKind
-from provisioner.planning.repair_report import RepairReport
-from provisioner.store.case_rows import CaseRows, notices_page
+from provisioner.planning.repair.repair_report import RepairReport
+from provisioner.store.repositories.case_rows import CaseRows, notices_page
 
 if TYPE_CHECKING:
     from provisioner.api.parts import ApiParts

@@ -25,14 +25,14 @@ from provisioner.api.route import (
     Route,
     tag_of,
 )
-from provisioner.control.case_desk import CaseDesk
+from provisioner.control.repairs.case_desk import CaseDesk
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.base import Record
 from provisioner.model.case import Case, Origin, Service
 from provisioner.model.node import Node
-from provisioner.planning.case_policy import PlannedWork
-from provisioner.store.alert_rows import AlertRows
-from provisioner.store.case_rows import CaseRows, cases_page
+from provisioner.planning.repair.case_policy import PlannedWork
+from provisioner.store.repositories.alert_rows import AlertRows
+from provisioner.store.repositories.case_rows import CaseRows, cases_page
 
 if TYPE_CHECKING:
     from provisioner.api.parts import ApiParts

@@ -16,8 +16,8 @@ from provisioner.api.route import ANYBODY, OPERATORS, VIEWERS, Ask, Paging, Repl
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.base import Record
 from provisioner.model.certificate import Certificate
-from provisioner.store import page_rows
-from provisioner.store.request_writes import write_revocation
+from provisioner.store.rows import page_rows
+from provisioner.store.rows.request_writes import write_revocation
 from provisioner.store.signing import envelope_of
 
 if TYPE_CHECKING:

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
-from provisioner import permit
 from provisioner.api.operations import OperationView, approvable, view_of_request
 from provisioner.api.problem import blocked, no
 from provisioner.api.route import PREFIX, Ask, Reply
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.ports import StaleWrite, StoreFailed
-from provisioner.store import request_rows
+from provisioner.runtime import permit
+from provisioner.store.rows import request_rows
 
 if TYPE_CHECKING:
     from provisioner.api.parts import ApiParts

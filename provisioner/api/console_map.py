@@ -22,12 +22,12 @@ from provisioner.api.route import ANYBODY, Ask, Nothing, Route
 from provisioner.model.base import Record
 from provisioner.model.outcome import Reason
 from provisioner.ports import DamagedRow
-from provisioner.store import page_rows
-from provisioner.store.records import parse_object
-from provisioner.store.schema import nodes
+from provisioner.store.rows import page_rows
+from provisioner.store.rows.records import parse_object
+from provisioner.store.schema.schema import nodes
 
 if TYPE_CHECKING:
-    from provisioner.store.sql_store import SqlStore
+    from provisioner.store.database.sql_store import SqlStore
 
 FIELDS = (
     "kind", "state", "profile", "release", "tenant", "vrf", "placement", "site", "pod", "su",

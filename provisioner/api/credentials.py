@@ -12,7 +12,7 @@ from provisioner.api.problem import missing
 from provisioner.api.route import OPERATORS, VIEWERS, Ask, Reply, Route
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState, Role
 from provisioner.model.base import Record
-from provisioner.store import token_rows
+from provisioner.store.rows import token_rows
 
 if TYPE_CHECKING:
     from provisioner.api.parts import ApiParts

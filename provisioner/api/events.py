@@ -20,7 +20,7 @@ from provisioner.api.cursor import cursor, place
 from provisioner.api.problem import no
 from provisioner.api.route import ANYBODY, VIEWERS, Ask, Paging, Reply, Route
 from provisioner.model.base import Record
-from provisioner.store import page_rows
+from provisioner.store.rows import page_rows
 
 TAG = "events"
 PAGE = 200  # rows that a stream reads at once

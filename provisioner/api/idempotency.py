@@ -18,7 +18,7 @@ from aiohttp import web
 
 from provisioner.api.problem import Refused, answered, no
 from provisioner.api.route import Ask
-from provisioner.store import answer_rows
+from provisioner.store.rows import answer_rows
 
 HEADER = "Idempotency-Key"
 # the draft has a quoted string; bare words are taken too, as most clients send them

@@ -11,14 +11,14 @@ from pydantic import Field
 from provisioner.api.problem import missing
 from provisioner.api.route import ANYBODY, VIEWERS, Ask, Reply, Route
 from provisioner.checks import ALL as CHECKS
-from provisioner.control.overload import measured, notices
-from provisioner.execution.outside_artifacts import OutsideArtifacts
+from provisioner.control.engine.overload import measured, notices
+from provisioner.execution.artifacts.outside_artifacts import OutsideArtifacts
 from provisioner.model.access import Caller, Role
 from provisioner.model.base import Record
 from provisioner.model.matrix import Pin, Release, Requirement
-from provisioner.planning.diff import ProfileDiff, diff
-from provisioner.planning.overload import Strain, level, strains
-from provisioner.planning.review import Readiness, readiness
+from provisioner.planning.lifecycle.overload import Strain, level, strains
+from provisioner.planning.matrix.diff import ProfileDiff, diff
+from provisioner.planning.matrix.review import Readiness, readiness
 
 
 class ReleaseLine(Record):

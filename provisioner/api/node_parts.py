@@ -9,7 +9,7 @@ from typing import Any
 from provisioner.api.cursor import cursor, place
 from provisioner.api.problem import missing
 from provisioner.api.route import ANYBODY, VIEWERS, Ask, Paging, Reply, Route
-from provisioner.control.neighbours import neighbours
+from provisioner.control.node.neighbours import neighbours
 from provisioner.model.base import Record
 from provisioner.model.health import HealthReport
 from provisioner.model.inventory import Device
@@ -17,10 +17,10 @@ from provisioner.model.node import Node
 from provisioner.model.operation import LedgerEntry
 from provisioner.model.outcome import Gap
 from provisioner.model.plan import Plan
-from provisioner.planning.history import history
-from provisioner.planning.pins import judge_pin
-from provisioner.planning.planner import PlanningNode
-from provisioner.store import page_rows
+from provisioner.planning.path.history import history
+from provisioner.planning.path.pins import judge_pin
+from provisioner.planning.path.planner import PlanningNode
+from provisioner.store.rows import page_rows
 
 TAG = "nodes"
 

@@ -30,11 +30,11 @@ from provisioner.model.base import Record
 from provisioner.model.location import Location, Port
 from provisioner.model.node import BmcRef, Node, NodeKind
 from provisioner.model.outcome import Blocker
-from provisioner.planning.erasure import policy_of
-from provisioner.planning.reclaiming import find_return_obstacles
-from provisioner.planning.requests import reclaim, retry
-from provisioner.store import page_rows
-from provisioner.store.request_writes import write_node_request
+from provisioner.planning.erasure.erasure import policy_of
+from provisioner.planning.lifecycle.operator_requests import reclaim, retry
+from provisioner.planning.lifecycle.reclaiming import find_return_obstacles
+from provisioner.store.rows import page_rows
+from provisioner.store.rows.request_writes import write_node_request
 
 if TYPE_CHECKING:
     from provisioner.api.parts import ApiParts

@@ -10,16 +10,16 @@ from provisioner.access.identity import Identity
 from provisioner.api.changes import Works
 from provisioner.api.console_map import Atlas
 from provisioner.api.feed import Feed
-from provisioner.control.tenant_keeper import TenantKeeper
-from provisioner.execution.outside_artifacts import OutsideArtifacts
+from provisioner.control.fabric.tenant_keeper import TenantKeeper
+from provisioner.execution.artifacts.outside_artifacts import OutsideArtifacts
 from provisioner.model.matrix import Matrix
-from provisioner.planning.address_plan import AddressPlan
-from provisioner.planning.planner import PlanCache
+from provisioner.planning.path.planner import PlanCache
+from provisioner.planning.places.address_plan import AddressPlan
 from provisioner.ports import Clock, Credentials
 from provisioner.ports.rehearsals import Rehearsals
 from provisioner.settings import Settings
+from provisioner.store.database.sql_store import SqlStore
 from provisioner.store.signing import Signer
-from provisioner.store.sql_store import SqlStore
 
 
 @dataclass(frozen=True)

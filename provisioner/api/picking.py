@@ -13,9 +13,14 @@ from functools import lru_cache, partial
 from provisioner.api.problem import no
 from provisioner.model.input_error import InputError
 from provisioner.model.node import Node, NodeKind
-from provisioner.planning.select_expression import NODE_FIELDS, Expression, facts_of, parse
-from provisioner.store import page_rows
-from provisioner.store.sql_store import SqlStore
+from provisioner.planning.campaigns.select_expression import (
+    NODE_FIELDS,
+    Expression,
+    facts_of,
+    parse,
+)
+from provisioner.store.database.sql_store import SqlStore
+from provisioner.store.rows import page_rows
 
 LOOKED_MAX = 700  # nodes that one page looks at: some 15 ms (`make bench-api`)
 

@@ -24,7 +24,7 @@ from provisioner.api.route import ANYBODY, APPROVERS, VIEWERS, Ask, Paging, Repl
 from provisioner.model.access import ChangeRequest, RequestState
 from provisioner.model.base import Record
 from provisioner.ports import StaleWrite
-from provisioner.store import page_rows, request_rows
+from provisioner.store.rows import page_rows, request_rows
 
 TAG = "operations"
 

@@ -26,15 +26,15 @@ from provisioner.api.route import (
     Reply,
     Route,
 )
-from provisioner.control.tenant_keeper import Answer
+from provisioner.control.fabric.tenant_keeper import Answer
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.base import Record
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.tenant import Outside, Phase, Quota, Tenant
-from provisioner.planning.erasure import policy_of
-from provisioner.planning.quotas import Usage, usage
-from provisioner.planning.reclaiming import find_return_obstacles
-from provisioner.planning.tenants import Request
+from provisioner.planning.erasure.erasure import policy_of
+from provisioner.planning.lifecycle.reclaiming import find_return_obstacles
+from provisioner.planning.tenancy.quotas import Usage, usage
+from provisioner.planning.tenancy.tenants import Request
 
 if TYPE_CHECKING:
     from provisioner.api.parts import ApiParts

@@ -11,12 +11,10 @@ from provisioner.checks import (
     cpu_load,
     cpu_memory,
     dcgm_diag,
-    dcgm_mndiag,
     devlink_health,
     disk_space,
     ecc,
     event_log,
-    fabric_checks,
     fabric_registration,
     fec_histogram,
     gdr_loopback,
@@ -31,7 +29,6 @@ from provisioner.checks import (
     lldp,
     memory_errors,
     mlxlink,
-    nccl_collectives,
     nccl_single,
     nic_binding,
     nic_config,
@@ -59,6 +56,7 @@ from provisioner.checks import (
     versions,
 )
 from provisioner.checks.check import Check
+from provisioner.checks.fabric import dcgm_mndiag, fabric_checks, nccl_collectives
 from provisioner.model.health import Gate
 from provisioner.model.node import NodeKind
 

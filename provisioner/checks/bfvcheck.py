@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, Command, Unreadable, fault
-from provisioner.checks.reading import lines_of, text_of
+from provisioner.checks.readers.reading import lines_of, text_of
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 
 BFVCHECK = Command(name="bfvcheck", line="bfvcheck", limit_s=120.0)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, Command, Unreadable, fault
-from provisioner.checks.reading import json_of, mapping, text_of, word
+from provisioner.checks.readers.reading import json_of, mapping, text_of, word
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 
 BGP_PEERS = Command(

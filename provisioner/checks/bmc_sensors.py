@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any
 
-from provisioner.checks.bmc_reading import Resources, resources_of
 from provisioner.checks.check import Check, CheckContext, Command, Unreadable, fault
-from provisioner.checks.reading import text_of
+from provisioner.checks.readers.bmc_reading import Resources, resources_of
+from provisioner.checks.readers.reading import text_of
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 
 BMC_SENSORS = Command(name="bmc_sensors", line="sensors of /redfish/v1", limit_s=900.0, bmc=True)

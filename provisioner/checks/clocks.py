@@ -12,9 +12,9 @@ import re
 from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, Unreadable, fault
-from provisioner.checks.reading import text_of
-from provisioner.checks.smi_query import NOT_THERE, SMI_QUERY, gpus
-from provisioner.checks.smi_table import Row, silent, table
+from provisioner.checks.readers.reading import text_of
+from provisioner.checks.readers.smi_query import NOT_THERE, SMI_QUERY, gpus
+from provisioner.checks.readers.smi_table import Row, silent, table
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 
 _ALLOWED = frozenset({"Idle", "SW Power Cap"})

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, Command, Unreadable, fault
 from provisioner.checks.counters import earlier, per_device
-from provisioner.checks.reading import END, lines_of, text_of, whole
+from provisioner.checks.readers.reading import END, lines_of, text_of, whole
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 
 CONGESTION = Command(

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from provisioner.checks.check import CheckContext
-from provisioner.checks.reading import pci
+from provisioner.checks.readers.reading import pci
 from provisioner.checks.threshold_data import MODELS, Limits
-from provisioner.checks.xid_events import slots_of
+from provisioner.checks.xid.xid_events import slots_of
 from provisioner.model.inventory import DeviceKind, Inventory
 from provisioner.model.matrix import Matrix
 from provisioner.model.node import Node

@@ -12,7 +12,15 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from provisioner.checks.check import Check, CheckContext, Command, Unreadable, fault
-from provisioner.checks.reading import json_of, lines_of, mapping, sequence, text_of, whole, word
+from provisioner.checks.readers.reading import (
+    json_of,
+    lines_of,
+    mapping,
+    sequence,
+    text_of,
+    whole,
+    word,
+)
 from provisioner.checks.thresholds import misses
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 

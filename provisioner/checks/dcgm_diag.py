@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, Command, Judge, Lines
 from provisioner.checks.commands import DCGM
-from provisioner.checks.dcgm_document import tests_of
 from provisioner.checks.dcgm_judge import LEVELS, judge_tests
-from provisioner.checks.reading import text_of
+from provisioner.checks.readers.dcgm_document import tests_of
+from provisioner.checks.readers.reading import text_of
 from provisioner.checks.thresholds import find
 from provisioner.model.health import Evidence, Finding, Gate
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from provisioner.checks.check import CheckContext, fault
-from provisioner.checks.dcgm_document import Result, Test, Warned
+from provisioner.checks.readers.dcgm_document import Result, Test, Warned
 from provisioner.model.health import Finding, Severity
 
 # dcgm_errors.h: 0 NONE, 3 UNKNOWN; whatever is not listed is the worst

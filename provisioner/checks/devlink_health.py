@@ -12,7 +12,7 @@ from typing import Any
 
 from provisioner.checks.check import Check, CheckContext, Command, Unreadable, fault
 from provisioner.checks.counters import earlier, grown
-from provisioner.checks.reading import (
+from provisioner.checks.readers.reading import (
     END,
     documents_of,
     lines_of,

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, fault
 from provisioner.checks.commands import ECC
-from provisioner.checks.smi_table import Row, count, once, part_of, silent, table
+from provisioner.checks.readers.smi_table import Row, count, once, part_of, silent, table
 from provisioner.checks.thresholds import misses
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 

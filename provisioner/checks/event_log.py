@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, Command, Unreadable, fault
 from provisioner.checks.counters import earlier
-from provisioner.checks.reading import END, lines_of, text_of
+from provisioner.checks.readers.reading import END, lines_of, text_of
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 
 EVENT_LOG = Command(name="event_log", line=f"ipmitool sel elist 2>&1 && {END}", limit_s=120.0)

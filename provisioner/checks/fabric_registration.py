@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, Unreadable, fault
-from provisioner.checks.smi_query import SMI_QUERY, gpus
+from provisioner.checks.readers.smi_query import SMI_QUERY, gpus
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 
 _WANTED = ("Completed", "Success")

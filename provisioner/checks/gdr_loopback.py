@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, Command, Unreadable, fault
-from provisioner.checks.perftest_output import bandwidths, largest
-from provisioner.checks.reading import text_of
+from provisioner.checks.readers.perftest_output import bandwidths, largest
+from provisioner.checks.readers.reading import text_of
 from provisioner.checks.thresholds import floor, misses
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from statistics import median
 
 from provisioner.checks.check import Check, CheckContext, Command, Judge, Measure, fault
-from provisioner.checks.gpu_burn_output import read
-from provisioner.checks.reading import text_of
+from provisioner.checks.readers.gpu_burn_output import read
+from provisioner.checks.readers.reading import text_of
 from provisioner.checks.thresholds import floor
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 

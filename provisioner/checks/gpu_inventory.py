@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, fault
 from provisioner.checks.commands import GPUS
-from provisioner.checks.smi_table import once, part_of, silent, table
+from provisioner.checks.readers.smi_table import once, part_of, silent, table
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 
 _SAME = (("name", "model"), ("vbios_version", "VBIOS"), ("driver_version", "driver"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, Unreadable, fault
-from provisioner.checks.smi_query import NOT_THERE, SMI_QUERY, GpuFacts, gpus
+from provisioner.checks.readers.smi_query import NOT_THERE, SMI_QUERY, GpuFacts, gpus
 from provisioner.checks.thresholds import misses
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 

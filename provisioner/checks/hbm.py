@@ -11,9 +11,9 @@ import re
 from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, Command, NotJudged, fault
-from provisioner.checks.dcgm_document import tests_of
 from provisioner.checks.dcgm_judge import bandwidths, judge_tests
-from provisioner.checks.reading import text_of
+from provisioner.checks.readers.dcgm_document import tests_of
+from provisioner.checks.readers.reading import text_of
 from provisioner.checks.thresholds import find, floor, misses
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 

@@ -12,9 +12,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from provisioner.checks.bmc_reading import Resources, resources_of
 from provisioner.checks.check import Check, CheckContext, Command, Unreadable, fault
-from provisioner.checks.reading import json_of, lines_of, mapping, sequence, text_of, word
+from provisioner.checks.readers.bmc_reading import Resources, resources_of
+from provisioner.checks.readers.reading import json_of, lines_of, mapping, sequence, text_of, word
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 from provisioner.model.versions import equal
 

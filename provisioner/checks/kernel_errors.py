@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, Command, Unreadable, fault
 from provisioner.checks.counters import earlier
-from provisioner.checks.kernel_lines import (
+from provisioner.checks.readers.kernel_lines import (
     ERR,
     REACHES_BACK,
     begins_at_boot,
@@ -22,8 +22,8 @@ from provisioner.checks.kernel_lines import (
     kernel_lines,
     level_of,
 )
-from provisioner.checks.reading import END, text_of
-from provisioner.checks.xid_lines import log_line
+from provisioner.checks.readers.reading import END, text_of
+from provisioner.checks.readers.xid_lines import log_line
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 
 KERNEL_ERRORS = Command(

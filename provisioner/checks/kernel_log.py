@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from provisioner.checks.check import Check, CheckContext, Unreadable, fault
 from provisioner.checks.commands import KERNEL_LOG
-from provisioner.checks.error_codes import Family, rank
-from provisioner.checks.kernel_lines import REACHES_BACK, begins_at_boot, kernel_lines
-from provisioner.checks.reading import text_of
-from provisioner.checks.xid_events import NO_CODE, ErrorEvent, events_of
-from provisioner.checks.xid_lines import log_line
+from provisioner.checks.readers.kernel_lines import REACHES_BACK, begins_at_boot, kernel_lines
+from provisioner.checks.readers.reading import text_of
+from provisioner.checks.readers.xid_lines import log_line
+from provisioner.checks.xid.error_codes import Family, rank
+from provisioner.checks.xid.xid_events import NO_CODE, ErrorEvent, events_of
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 
 # words that a line must have, the pattern that decides, what it means

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, Command, Unreadable, fault
 from provisioner.checks.counters import earlier, grown
-from provisioner.checks.reading import END, lines_of, text_of, whole
-from provisioner.checks.sysfs import files_of, matching, one
+from provisioner.checks.readers.reading import END, lines_of, text_of, whole
+from provisioner.checks.readers.sysfs import files_of, matching, one
 from provisioner.checks.thresholds import misses
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 

@@ -15,8 +15,8 @@ from typing import Any
 from provisioner.checks.cabling import End, compare
 from provisioner.checks.check import Check, CheckContext, Command, Unreadable, fault
 from provisioner.checks.commands import LLDP
-from provisioner.checks.reading import END, json_of, mapping, pci, text_of, word
-from provisioner.checks.sysfs import files_of
+from provisioner.checks.readers.reading import END, json_of, mapping, pci, text_of, word
+from provisioner.checks.readers.sysfs import files_of
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 
 NETDEVS = Command(

@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, Command, Unreadable, fault
 from provisioner.checks.counters import earlier, per_device
-from provisioner.checks.ras_records import RasEvent, looks_like_ras, ras_events
-from provisioner.checks.reading import END, text_of
-from provisioner.checks.sysfs import counts, files_of, grouped, matching
+from provisioner.checks.readers.ras_records import RasEvent, looks_like_ras, ras_events
+from provisioner.checks.readers.reading import END, text_of
+from provisioner.checks.readers.sysfs import counts, files_of, grouped, matching
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 
 _MC = "/sys/devices/system/edac/mc/mc*/"

@@ -14,8 +14,8 @@ from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, Unreadable, fault
 from provisioner.checks.counters import earlier, grown
-from provisioner.checks.mlxlink_reading import MLXLINK, PortFacts, ports
-from provisioner.checks.reading import whole
+from provisioner.checks.readers.mlxlink_reading import MLXLINK, PortFacts, ports
+from provisioner.checks.readers.reading import whole
 from provisioner.checks.thresholds import floor, misses
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext
 from provisioner.checks.commands import NCCL
-from provisioner.checks.nccl_judge import bus_gb_s, judge_run
-from provisioner.checks.nccl_output import read
-from provisioner.checks.reading import text_of
+from provisioner.checks.fabric.nccl_judge import bus_gb_s, judge_run
+from provisioner.checks.readers.nccl_output import read
+from provisioner.checks.readers.reading import text_of
 from provisioner.model.health import Evidence, Finding, Gate
 
 _THRESHOLD = "all_reduce_gb_s"

@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, Command, Unreadable, fault
-from provisioner.checks.reading import END, pci, text_of
-from provisioner.checks.sysfs import Files, files_of, matching
+from provisioner.checks.readers.reading import END, pci, text_of
+from provisioner.checks.readers.sysfs import Files, files_of, matching
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 from provisioner.model.versions import equal
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, fault
 from provisioner.checks.commands import NIC_CONFIG
-from provisioner.checks.nic_settings import CardSettings, plain, settings_of
-from provisioner.checks.reading import text_of
+from provisioner.checks.readers.nic_settings import CardSettings, plain, settings_of
+from provisioner.checks.readers.reading import text_of
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 
 

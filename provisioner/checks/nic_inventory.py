@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, fault
 from provisioner.checks.commands import NICS
-from provisioner.checks.nic_listing import ListedNic, cards_of
-from provisioner.checks.reading import text_of
+from provisioner.checks.readers.nic_listing import ListedNic, cards_of
+from provisioner.checks.readers.reading import text_of
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 from provisioner.model.versions import equal
 

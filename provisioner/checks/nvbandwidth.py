@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, Unreadable, fault
 from provisioner.checks.commands import NVBANDWIDTH
-from provisioner.checks.nvbandwidth_output import Case, cases_of
-from provisioner.checks.reading import text_of
+from provisioner.checks.readers.nvbandwidth_output import Case, cases_of
+from provisioner.checks.readers.reading import text_of
 from provisioner.checks.thresholds import misses
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, Unreadable, fault
 from provisioner.checks.commands import NVLINK
-from provisioner.checks.reading import lines_of, number, text_of
+from provisioner.checks.readers.reading import lines_of, number, text_of
 from provisioner.checks.thresholds import floor
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, Command, Unreadable, fault
 from provisioner.checks.counters import earlier, per_device
-from provisioner.checks.reading import (
+from provisioner.checks.readers.reading import (
     documents_of,
     lines_of,
     mapping,
@@ -22,7 +22,7 @@ from provisioner.checks.reading import (
     text_of,
     whole,
 )
-from provisioner.checks.smi_query import NOT_THERE
+from provisioner.checks.readers.smi_query import NOT_THERE
 from provisioner.checks.thresholds import floor, misses
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from provisioner.checks.check import Check, CheckContext, Command, Unreadable, fault
 from provisioner.checks.counters import earlier, per_device
-from provisioner.checks.reading import END, documents_of, mapping, number, text_of
+from provisioner.checks.readers.reading import END, documents_of, mapping, number, text_of
 from provisioner.checks.thresholds import misses
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 

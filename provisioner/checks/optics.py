@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, Unreadable, fault
-from provisioner.checks.mlxlink_reading import MLXLINK
-from provisioner.checks.optic_modules import Module, modules
+from provisioner.checks.readers.mlxlink_reading import MLXLINK
+from provisioner.checks.readers.optic_modules import Module, modules
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, Unreadable, fault
-from provisioner.checks.reading import whole
-from provisioner.checks.smi_query import NOT_THERE, SMI_QUERY, gpus
+from provisioner.checks.readers.reading import whole
+from provisioner.checks.readers.smi_query import NOT_THERE, SMI_QUERY, gpus
 from provisioner.checks.thresholds import misses
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 

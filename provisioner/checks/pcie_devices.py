@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, Command, Unreadable, fault
-from provisioner.checks.reading import END, text_of
-from provisioner.checks.sysfs import files_of, matching
+from provisioner.checks.readers.reading import END, text_of
+from provisioner.checks.readers.sysfs import files_of, matching
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 
 _FILES = (

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, Command, Unreadable, fault
 from provisioner.checks.counters import earlier, per_device
-from provisioner.checks.reading import END, text_of, whole
-from provisioner.checks.sysfs import files_of
+from provisioner.checks.readers.reading import END, text_of, whole
+from provisioner.checks.readers.sysfs import files_of
 from provisioner.checks.thresholds import misses
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from provisioner.checks.check import Check, CheckContext, fault
 from provisioner.checks.commands import PCIE
 from provisioner.checks.counters import earlier
-from provisioner.checks.smi_table import count, once, part_of, silent, table
+from provisioner.checks.readers.smi_table import count, once, part_of, silent, table
 from provisioner.checks.thresholds import floor
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 

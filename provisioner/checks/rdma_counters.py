@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, Unreadable, fault
-from provisioner.checks.rdma_reading import RDMA_COUNTERS, growth, look
+from provisioner.checks.readers.rdma_reading import RDMA_COUNTERS, growth, look
 from provisioner.checks.thresholds import misses
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 

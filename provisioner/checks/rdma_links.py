@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, Command, Unreadable, fault
-from provisioner.checks.link_listing import judged, looks_like_links
-from provisioner.checks.reading import END, text_of, whole
-from provisioner.checks.sysfs import Files, files_of, grouped, matching
+from provisioner.checks.readers.link_listing import judged, looks_like_links
+from provisioner.checks.readers.reading import END, text_of, whole
+from provisioner.checks.readers.sysfs import Files, files_of, grouped, matching
 from provisioner.checks.thresholds import floor, misses
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, Command, Unreadable, fault
-from provisioner.checks.reading import END, lines_of, pci, text_of
+from provisioner.checks.readers.reading import END, lines_of, pci, text_of
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 
 ROCE_RUNTIME = Command(

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, fault
 from provisioner.checks.commands import REMAP
-from provisioner.checks.reading import whole
-from provisioner.checks.smi_table import count, once, silent, table
+from provisioner.checks.readers.reading import whole
+from provisioner.checks.readers.smi_table import count, once, silent, table
 from provisioner.checks.thresholds import misses
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, Unreadable, fault
 from provisioner.checks.commands import SERVICES
-from provisioner.checks.reading import lines_of, text_of
+from provisioner.checks.readers.reading import lines_of, text_of
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 
 UNITS = ("nvidia-fabricmanager", "nvidia-persistenced")

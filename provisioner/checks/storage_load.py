@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from provisioner.checks.check import Check, CheckContext, Command, Unreadable, fault
-from provisioner.checks.json_in_text import document_with
-from provisioner.checks.reading import mapping, number, sequence, text_of, word
+from provisioner.checks.readers.json_in_text import document_with
+from provisioner.checks.readers.reading import mapping, number, sequence, text_of, word
 from provisioner.checks.thresholds import misses
 from provisioner.model.base import Record
 from provisioner.model.health import Evidence, Finding, Gate, Severity

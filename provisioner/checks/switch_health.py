@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, Command, fault
-from provisioner.checks.reading import json_of, mapping, text_of
+from provisioner.checks.readers.reading import json_of, mapping, text_of
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 from provisioner.model.node import NodeKind
 

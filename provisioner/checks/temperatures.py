@@ -11,8 +11,8 @@ import json
 from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, NotJudged, Unreadable, fault
-from provisioner.checks.reading import lines_of, mapping, number, text_of
-from provisioner.checks.smi_query import SMI_QUERY, GpuFacts, gpus
+from provisioner.checks.readers.reading import lines_of, mapping, number, text_of
+from provisioner.checks.readers.smi_query import SMI_QUERY, GpuFacts, gpus
 from provisioner.checks.thresholds import find
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 

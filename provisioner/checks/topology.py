@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, Command, Unreadable, fault
-from provisioner.checks.reading import END, lines_of, text_of
+from provisioner.checks.readers.reading import END, lines_of, text_of
 from provisioner.checks.thresholds import floor
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, Unreadable, fault
 from provisioner.checks.commands import GPUS, PACKAGES
-from provisioner.checks.reading import lines_of, text_of
-from provisioner.checks.smi_table import table
+from provisioner.checks.readers.reading import lines_of, text_of
+from provisioner.checks.readers.smi_table import table
 from provisioner.model import host_packages
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 from provisioner.model.versions import equal

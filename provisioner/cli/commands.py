@@ -27,116 +27,130 @@ class Command:
 
 COMMANDS = {
     "demo": Command(
-        "demo",
+        "serve.demo",
         "demo",
         "Take a simulated rack from just cabled to two tenants, "
         "with three nodes broken on purpose.",
     ),
     "doctor": Command(
-        "doctor",
+        "serve.doctor",
         "doctor",
         "Look at a site before go-live, and tell what to do: nothing is changed anywhere.",
     ),
     "drift": Command(
-        "drift",
+        "client.drift",
         "drift",
         "Nodes that do not run what they are to run: by campaign, pin, or the fleet's release.",
     ),
     "debt": Command(
-        "drift", "debt", "What is written and does not run yet, and which reset it waits for."
+        "client.drift",
+        "debt",
+        "What is written and does not run yet, and which reset it waits for.",
     ),
     "explain": Command(
-        "explain",
+        "client.explain",
         "explain",
         "Tell in plain words what a node is, why it is there, what comes next, what unblocks it.",
     ),
-    "inspect": Command("inspect", "inspect", "Print the inventory of a Redfish service."),
+    "inspect": Command("offline.inspect", "inspect", "Print the inventory of a Redfish service."),
     "plan": Command(
-        "plan",
+        "offline.plan",
         "plan",
         "Print the steps to a release with their reasons, "
         "or what blocks and what would unblock it.",
     ),
     "intake": Command(
-        "intake",
+        "serve.intake",
         "intake",
         "Take racked nodes in: they are stored as `discovered`, and the daemon goes on from there.",
     ),
     "serve": Command(
-        "serve",
+        "serve.serve",
         "serve",
         "Run the daemon until it is stopped (Ctrl-C or SIGTERM); it drives every node taken in.",
     ),
     "api": Command(
-        "api",
+        "serve.api",
         "api",
         "Serve the REST API alone (docs/api.md). `provisioner serve` serves it too: "
         "it needs no other.",
     ),
     "where": Command(
-        "places", "where", "What an address belongs to: rack, node, rail, card and leaf port."
+        "offline.places",
+        "where",
+        "What an address belongs to: rack, node, rail, card and leaf port.",
     ),
-    "address": Command("places", "address", "The addresses of a place: the inverse of `where`."),
+    "address": Command(
+        "offline.places", "address", "The addresses of a place: the inverse of `where`."
+    ),
     "certify": Command(
-        "certify",
+        "offline.certify",
         "certify",
         "Judge the stored evidence of a node, or of all, again: `certify --rejudge NODE|--all`.",
     ),
-    "xid": Command("xid", "xid", "Explain an Xid, or with --switch an NVSwitch's SXid."),
-    "node": Command("node", "app", "Nodes: where each is on its journey, and why."),
+    "xid": Command("offline.xid", "xid", "Explain an Xid, or with --switch an NVSwitch's SXid."),
+    "node": Command("client.node", "app", "Nodes: where each is on its journey, and why."),
     "agents": Command(
-        "agents",
+        "client.agents",
         "app",
         "Maintenance agents, and the certificate authority that their images trust.",
     ),
-    "case": Command("case", "app", "Repairs: cases, what is suspected, what was done."),
-    "alert": Command("alert", "app", "Alerts of nodes: list, show, override for a time, clear."),
-    "audit": Command("audit", "app", "The audit log: list it, and verify its chain of digests."),
+    "case": Command("client.case", "app", "Repairs: cases, what is suspected, what was done."),
+    "alert": Command(
+        "client.alert", "app", "Alerts of nodes: list, show, override for a time, clear."
+    ),
+    "audit": Command(
+        "client.audit", "app", "The audit log: list it, and verify its chain of digests."
+    ),
     "backup": Command(
-        "backup",
+        "serve.backup",
         "backup",
         "Write a backup of a site's database and learned keys to one file, while daemons run.",
     ),
-    "bundle": Command("bundle", "app", "Air-gap bundles: create, verify, unpack."),
-    "checks": Command("checks", "app", "Health checks: list them, judge any output."),
+    "bundle": Command("offline.bundle", "app", "Air-gap bundles: create, verify, unpack."),
+    "checks": Command("offline.checks", "app", "Health checks: list them, judge any output."),
     "campaign": Command(
-        "campaign", "app", "Campaigns: upgrades in waves, with limits, stops and a way back."
+        "client.campaign", "app", "Campaigns: upgrades in waves, with limits, stops and a way back."
     ),
     "certificate": Command(
-        "certificate",
+        "client.certificate",
         "app",
         "Certificates: show, export, verify offline, revoke; the keys that sign them.",
     ),
-    "clock": Command("clock", "app", "The clock: say that it is right after a step."),
+    "clock": Command("client.clock", "app", "The clock: say that it is right after a step."),
     "cohort": Command(
-        "cohort", "app", "The fleet's comparison: outliers, learned floors, before and after."
+        "client.cohort",
+        "app",
+        "The fleet's comparison: outliers, learned floors, before and after.",
     ),
-    "db": Command("backup", "db", "The database: its schema."),
-    "matrix": Command("matrix", "app", "The pinned matrix: check, show, compare, draw."),
-    "netbox": Command("netbox", "app", "NetBox: hardware lists from it, the fleet shown in it."),
-    "release": Command("release", "app", "Releases: the proof of each."),
+    "db": Command("serve.backup", "db", "The database: its schema."),
+    "matrix": Command("offline.matrix", "app", "The pinned matrix: check, show, compare, draw."),
+    "netbox": Command(
+        "client.netbox", "app", "NetBox: hardware lists from it, the fleet shown in it."
+    ),
+    "release": Command("client.release", "app", "Releases: the proof of each."),
     "recovery": Command(
-        "recovery",
+        "client.recovery",
         "app",
         "After a restore: what differs between rows and leaves, and what settles it.",
     ),
     "restore": Command(
-        "backup",
+        "serve.backup",
         "restore",
         "Restore a backup into an empty data directory, or into an empty PostgreSQL database.",
     ),
     "remote": Command(
-        "remote",
+        "client.remote",
         "app",
         "Every verb of the REST API, on a daemon anywhere. Exit code 0: done; 1: refused or "
         "failed; 2: the input is wrong; 3: written down, another person has to approve it.",
     ),
-    "pin": Command("pin", "app", "Releases of single nodes and racks, and the fleet's own."),
-    "sim": Command("sim", "app", "A simulated site."),
-    "tenant": Command("tenant", "app", "Tenants: their networks, quotas and nodes."),
-    "token": Command("token", "app", "Tokens for the REST API: create, list, revoke."),
-    "watch": Command("watch", "app", "The watch over nodes that serve."),
-    "webhook": Command("webhook", "app", "Webhooks: add, list, and what could not be told."),
+    "pin": Command("client.pin", "app", "Releases of single nodes and racks, and the fleet's own."),
+    "sim": Command("serve.sim", "app", "A simulated site."),
+    "tenant": Command("client.tenant", "app", "Tenants: their networks, quotas and nodes."),
+    "token": Command("client.token", "app", "Tokens for the REST API: create, list, revoke."),
+    "watch": Command("client.watch", "app", "The watch over nodes that serve."),
+    "webhook": Command("client.webhook", "app", "Webhooks: add, list, and what could not be told."),
 }
 
 

@@ -10,27 +10,27 @@ import asyncio
 from collections.abc import Mapping
 
 from provisioner.components.host_os import DEPLOY
-from provisioner.execution import (
+from provisioner.execution.actions.hold import Hold
+from provisioner.execution.actions.work import Site, Work, do
+from provisioner.execution.steps import (
     activations,
     gpu_reset,
     methods_inband,
     methods_redfish,
     methods_switch,
 )
-from provisioner.execution.deployment import deploy
-from provisioner.execution.hold import Hold
-from provisioner.execution.methods_sonic import install_sonic_image
-from provisioner.execution.offering import BFB, PULLED, confirmed, ready
-from provisioner.execution.work import Site, Work, do
-from provisioner.log_context import about
+from provisioner.execution.steps.deployment import deploy
+from provisioner.execution.steps.methods_sonic import install_sonic_image
+from provisioner.execution.steps.offering import BFB, PULLED, confirmed, ready
 from provisioner.model.inventory import Inventory
 from provisioner.model.node import Node
 from provisioner.model.operation import LedgerEntry
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.plan import Step, StepKind
-from provisioner.planning.history import slots_of, step_of
-from provisioner.planning.moves import NO_FILE
+from provisioner.planning.path.history import slots_of, step_of
+from provisioner.planning.path.hops import NO_FILE
 from provisioner.ports.telemetry import SILENCE, Telemetry
+from provisioner.runtime.log_context import about
 
 
 class Executor:

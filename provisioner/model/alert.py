@@ -1,7 +1,7 @@
 """What was noticed of a node while it serves: alerts are (id, target, classification), as in NICo.
 
 Rule: an alert states what was seen and by whom; what follows from it is decided by its
-classifications alone (`planning/alerts.py`), never by its words.
+classifications alone (`planning/watch/alerts.py`), never by its words.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Campaigns: a release brought to many nodes in waves, under limits; words and records only.
 
-`planning/rollout.py` decides, `control/campaigns.py` carries out. Times are seconds of the daemon's
-clock (Unix time) unless the name says otherwise. `model/campaign_policy.py` has the policy.
+`planning/campaigns/rollout.py` decides, `control/campaigns/campaigns.py` carries out. Times are
+seconds of the daemon's clock (Unix time) unless the name says otherwise. `model/campaign_policy.py`
+has the policy.
 """
 
 from __future__ import annotations

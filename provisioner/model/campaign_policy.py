@@ -1,7 +1,8 @@
 """What a campaign's policy says: canaries, waves, limits, budget, windows, what tenants are owed.
 
 Times are seconds of the daemon's clock (Unix time) unless the name says otherwise. The file that
-people write is read by `planning/campaign_policy_text.py`; docs/campaigns.md explains each field.
+people write is read by `planning/campaigns/campaign_policy_text.py`; docs/campaigns.md explains
+each field.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A repair from the fault to the node's return: one case, its suspects, what was tried, its times.
 
 Rule: a case states what was seen, tried and measured; what follows from it is decided in
-`planning/case_policy.py`. Times are seconds since the epoch; 0 is "not yet".
+`planning/repair/case_policy.py`. Times are seconds since the epoch; 0 is "not yet".
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class Suspect(Record):
     part: str  # "GPU_SXM_5", "DPU_1", "DPU_1/p0", "leaf-03/swp1s0", "host"
     kind: PartClass
     confidence: float = Field(ge=0.0, le=1.0)
-    rule: str  # name of the rule in `planning/diagnosis_rules.csv`
+    rule: str  # name of the rule in `planning/repair/diagnosis_rules.csv`
     why: str  # one sentence
     evidence: tuple[str, ...] = ()
     serial: str = ""

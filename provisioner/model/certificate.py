@@ -30,7 +30,8 @@ class GateProof(Record):
 class Certificate(Record):
     """Times are whole seconds since the epoch. `signature` is Ed25519 in hex, made by `key_id`.
 
-    What is signed is the in-toto statement that `planning/attestation.py` writes of it.
+    What is signed is the in-toto statement that `planning/certification/attestation.py` writes of
+    it.
     """
 
     id: str

@@ -9,7 +9,7 @@ from provisioner.model.outcome import Gap
 
 
 class Activation(StrEnum):
-    """What makes a staged version run. `planning/activation.py` says which covers which."""
+    """What makes a staged version run. `planning/path/activation.py` says which covers which."""
 
     NONE = "none"  # runs as soon as it is installed
     SERVICE_RESTART = "service_restart"  # done by the playbook that installs it

@@ -17,7 +17,7 @@ class NodeKind(StrEnum):
 
 
 class State(StrEnum):
-    """Where a node is on its journey; `planning/lifecycle.py` has the table."""
+    """Where a node is on its journey; `planning/lifecycle/decide.py` has the table."""
 
     DISCOVERED = "discovered"
     INTAKE = "intake"

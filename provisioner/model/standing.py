@@ -9,6 +9,6 @@ class Standing(Record):
     """A handover is recorded only if all of this still holds in the transaction that records it."""
 
     certificate: str  # id; it must be neither revoked nor expired
-    inventory: str  # identity of what is installed (`planning/certification.py`)
+    inventory: str  # identity of what is installed (`planning/certification/certification.py`)
     tenant: str
     vrf: str  # the tenant's network

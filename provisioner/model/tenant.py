@@ -49,7 +49,7 @@ class Tenant(Record):
     vrf: str
     l3vni: int = 0
     nodes_wanted: int = 0
-    number: int | None = None  # its VNI and route target follow (`planning/addressing.py`)
+    number: int | None = None  # its VNI and route target follow (`planning/places/addressing.py`)
     pkey: int = 0  # of its InfiniBand partition; 0: none
     units: tuple[tuple[int, int], ...] = ()  # (pod, scalable unit) of its nodes; (): anywhere
     outside: tuple[Outside, ...] = ()
@@ -75,7 +75,7 @@ class ReleaseProof(Record):
     """What was seen when a node entered a customer VRF: stored beside the certificate.
 
     Version 2 has everything below `confirmed_at`. `sha256` is of the canonical JSON of all
-    the rest (`planning/release_proof.py`), the certificate's id included.
+    the rest (`planning/release/release_proof.py`), the certificate's id included.
     """
 
     node: str

@@ -4,21 +4,25 @@ Law: nothing here decides anything. Row functions (`*_rows.py`, `journal.py`) ar
 a connection inside a transaction, and may be run twice; `SqlStore` is the only way to them.
 """
 
-from provisioner.store import (
-    access_schema,  # noqa: F401 (its tables belong to the metadata)
-    campaign_schema,  # noqa: F401 (likewise)
-    case_schema,  # noqa: F401 (likewise)
-    executor_schema,  # noqa: F401 (likewise)
-    recovery_schema,  # noqa: F401 (likewise)
-    webhook_schema,  # noqa: F401 (likewise)
+from provisioner.store.database.data_directory import DataLock, lock_data_directory, lock_database
+from provisioner.store.database.sql_store import SqlStore, open_store
+from provisioner.store.repositories.master_key import MasterKey, prepare_key, rekey
+from provisioner.store.repositories.signing_rows import (
+    exchange_signing_key,
+    open_signer,
+    public_keys,
 )
-from provisioner.store.data_directory import DataLock, lock_data_directory, lock_database
-from provisioner.store.journal import ChainCheck
-from provisioner.store.master_key import MasterKey, prepare_key, rekey
+from provisioner.store.repositories.vault import Vault, open_vault
+from provisioner.store.rows.journal import ChainCheck
+from provisioner.store.schema import (
+    access_schema,  # noqa: F401 (its tables belong to the metadata)
+    campaign_schema,  # noqa: F401 (its tables belong to the metadata)
+    case_schema,  # noqa: F401 (its tables belong to the metadata)
+    executor_schema,  # noqa: F401 (its tables belong to the metadata)
+    recovery_schema,  # noqa: F401 (its tables belong to the metadata)
+    webhook_schema,  # noqa: F401 (its tables belong to the metadata)
+)
 from provisioner.store.signing import Signer, verify
-from provisioner.store.signing_rows import exchange_signing_key, open_signer, public_keys
-from provisioner.store.sql_store import SqlStore, open_store
-from provisioner.store.vault import Vault, open_vault
 
 __all__ = [
     "ChainCheck",

@@ -1,7 +1,7 @@
 """Signs certificates with Ed25519 (RFC 8032), and checks signatures against known public keys.
 
-What is signed, and in which envelope, is `planning/attestation.py`'s; where keys are kept is
-`signing_rows.py`'s.
+What is signed, and in which envelope, is `planning/certification/attestation.py`'s; where keys are
+kept is `signing_rows.py`'s.
 """
 
 from __future__ import annotations
@@ -22,7 +22,13 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from provisioner.model.certificate import Certificate
-from provisioner.planning.attestation import STATEMENT_PAYLOAD, Envelope, pae, seal, statement
+from provisioner.planning.certification.attestation import (
+    STATEMENT_PAYLOAD,
+    Envelope,
+    pae,
+    seal,
+    statement,
+)
 
 _PEM = re.compile(r"-----BEGIN PUBLIC KEY-----[^-]{1,4096}-----END PUBLIC KEY-----")
 

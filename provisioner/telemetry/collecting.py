@@ -16,13 +16,13 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from provisioner.model.campaign import Campaign, CampaignState
-from provisioner.planning.journey import JOURNEY
-from provisioner.planning.rollout_stops import budget, failures
+from provisioner.planning.campaigns.rollout_stops import budget, failures
+from provisioner.planning.lifecycle.journey import JOURNEY
 from provisioner.ports import Clock
 from provisioner.settings import Settings
-from provisioner.store.campaign_rows import CampaignRows
-from provisioner.store.metric_rows import EXPIRIES, Fleet, read_fleet
-from provisioner.store.sql_store import SqlStore
+from provisioner.store.database.sql_store import SqlStore
+from provisioner.store.repositories.campaign_rows import CampaignRows
+from provisioner.store.rows.metric_rows import EXPIRIES, Fleet, read_fleet
 
 CAMPAIGNS_MAX = 20  # under way at the same time, the newest: people run one or two
 GOING = (

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Literal, TextIO
 
-from provisioner.log_context import named
+from provisioner.runtime.log_context import named
 
 STRUCK = "***"
 LINE_MAX = 16_384  # characters of a message; a traceback has its own

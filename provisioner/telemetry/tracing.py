@@ -12,11 +12,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from provisioner.log_context import named
 from provisioner.model.input_error import InputError
 from provisioner.model.outcome import Blocker
 from provisioner.model.plan import Plan, Step
 from provisioner.ports import Call, PortError, Reply
+from provisioner.runtime.log_context import named
 from provisioner.telemetry.recording import component_of
 
 if TYPE_CHECKING:

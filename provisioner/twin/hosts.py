@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from provisioner import permit
+from provisioner.adapters.simulated.simulated_runner import asked, outputs
 from provisioner.ports import PlaybookCall, PlaybookResult, ShellCommand, ShellOutput
-from provisioner.sim.site import Site
-from provisioner.simulated_runner import asked, outputs
+from provisioner.runtime import permit
+from provisioner.sim.site.site import Site
 
 Runs = dict[str, tuple[str, str, float, asyncio.Future[Any]]]  # by host: what began last
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 
 from provisioner.model.inventory import Inventory
 from provisioner.model.matrix import Matrix, Pin, Profile, Release
-from provisioner.sim.images import make_image
-from provisioner.sim.machine import Machine
-from provisioner.sim.switch import Switch
+from provisioner.sim.hardware.images import make_image
+from provisioner.sim.hardware.machine import Machine
+from provisioner.sim.switches.switch import Switch
 
 PACKAGES = frozenset({"host.driver", "host.fabric_manager", "host.doca", "host.spcx_cc"})
 # the simulator's item of each component that is written by itself

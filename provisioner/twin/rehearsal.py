@@ -11,18 +11,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from provisioner.control.campaign_requests import CampaignRequests
-from provisioner.control.campaign_survey import picked
+from provisioner.control.campaigns.campaign_requests import CampaignRequests
+from provisioner.control.campaigns.campaign_survey import picked
 from provisioner.model.campaign import Campaign, CampaignState
 from provisioner.model.campaign_row import CampaignRow
 from provisioner.model.matrix import Matrix
 from provisioner.model.node import NodeKind, State
 from provisioner.model.outcome import Blocker
-from provisioner.planning import waves
-from provisioner.planning.campaign_report import Report, report
+from provisioner.planning.campaigns import waves
+from provisioner.planning.campaigns.campaign_report import Report, report
 from provisioner.ports import Store
 from provisioner.settings import Settings
-from provisioner.sim.truth import truth
+from provisioner.sim.site.truth import truth
 from provisioner.twin.loop import run
 from provisioner.twin.recorded import simulated
 from provisioner.twin.site import Recorded, Twin

@@ -11,9 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from provisioner.daemon import Daemon, Parts
-from provisioner.execution.artifacts import Artifacts
-from provisioner.execution.intake import Secrets, find, take_in
+from provisioner.adapters.redfish.discovery import probe_all
+from provisioner.adapters.simulated.simulated_agents import SiteSide, simulated_agents
+from provisioner.daemon.daemon import Daemon, Parts
+from provisioner.execution.artifacts.artifacts import Artifacts
+from provisioner.execution.observe.intake import Secrets, find, take_in
 from provisioner.model.expected import Expected
 from provisioner.model.input_error import InputError
 from provisioner.model.inventory import Inventory
@@ -21,18 +23,16 @@ from provisioner.model.matrix import Matrix
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.tenant import Tenant
 from provisioner.ports import Secret
-from provisioner.redfish.discovery import probe_all
 from provisioner.settings import Settings
-from provisioner.sim.bmc import from_files, make_service
-from provisioner.sim.cabling import NODES_PER_UNIT
-from provisioner.sim.redfish_service import RedfishService
-from provisioner.sim.site import SWITCH_PASSWORD, SWITCH_USER, Site
-from provisioner.simulated_agents import SiteSide, simulated_agents
-from provisioner.store.campaign_rows import CampaignRows
-from provisioner.store.master_key import MasterKey
-from provisioner.store.signing_rows import open_signer
-from provisioner.store.sql_store import open_store
-from provisioner.store.vault import Vault
+from provisioner.sim.hardware.cabling import NODES_PER_UNIT
+from provisioner.sim.redfish.bmc import from_files, make_service
+from provisioner.sim.redfish.redfish_service import RedfishService
+from provisioner.sim.site.site import SWITCH_PASSWORD, SWITCH_USER, Site
+from provisioner.store.database.sql_store import open_store
+from provisioner.store.repositories.campaign_rows import CampaignRows
+from provisioner.store.repositories.master_key import MasterKey
+from provisioner.store.repositories.signing_rows import open_signer
+from provisioner.store.repositories.vault import Vault
 from provisioner.twin.hosts import MemoryRunner, MemoryShell
 from provisioner.twin.loop import VirtualClock
 from provisioner.twin.recorded import TwinFiles, restore, restore_switch

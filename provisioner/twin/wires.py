@@ -14,7 +14,6 @@ from collections.abc import Coroutine
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from provisioner import permit
 from provisioner.ports import (
     BmcAddress,
     Call,
@@ -24,8 +23,9 @@ from provisioner.ports import (
     Unreachable,
     Upload,
 )
-from provisioner.sim.redfish_service import RedfishService
-from provisioner.sim.site import Site
+from provisioner.runtime import permit
+from provisioner.sim.redfish.redfish_service import RedfishService
+from provisioner.sim.site.site import Site
 
 SAFE = ("GET", "HEAD")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from aiohttp import web
 
-from provisioner.agent.tls import open_authority
+from provisioner.adapters.agent.tls import open_authority
 from provisioner.ports import AgentAddress, Secret
 
 HOST, TOKEN = "127.0.0.1", "token-of-this-boot-and-of-no-other-one-43-x"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from provisioner.agent.answers import (
+from provisioner.adapters.agent.answers import (
     ERROR_MAX,
     digest_of,
     fault,

@@ -13,19 +13,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from images import iso
-from provisioner.agent.protocol import HIDDEN
-from provisioner.agent.service import AgentService
-from provisioner.agent.sessions import BOOT_TOKEN_CHARS, Sessions
-from provisioner.execution import boot_images
-from provisioner.execution.artifacts import Artifacts
-from provisioner.execution.boot_images import SLOT, BootTickets, fill_slots, find_slots
+from provisioner.adapters.agent.protocol import HIDDEN
+from provisioner.adapters.agent.service import AgentService
+from provisioner.adapters.agent.sessions import BOOT_TOKEN_CHARS, Sessions
+from provisioner.execution.artifacts import boot_images
+from provisioner.execution.artifacts.artifacts import Artifacts
+from provisioner.execution.artifacts.boot_images import SLOT, BootTickets, fill_slots, find_slots
 from provisioner.model.node import Node, NodeKind
 from provisioner.ports import Secret
+from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
-from provisioner.store.master_key import MasterKey
-from provisioner.store.sql_store import open_store
-from provisioner.store.vault import Vault
-from provisioner.wall_clock import WallClock
+from provisioner.store.database.sql_store import open_store
+from provisioner.store.repositories.master_key import MasterKey
+from provisioner.store.repositories.vault import Vault
 
 TOKEN = "t" * BOOT_TOKEN_CHARS
 MAC = "02:00:00:00:00:0a"

@@ -15,9 +15,9 @@ from aiohttp import web
 from hostile_agent import TOKEN, Handle, hostile_agent
 from scripted_agent import Scripted, broken, busy, lost, taken, taken_and_lost
 
-from provisioner.agent.client import AgentClient
-from provisioner.agent.tls import open_authority
-from provisioner.agent.wire import HttpsWire
+from provisioner.adapters.agent.client import AgentClient
+from provisioner.adapters.agent.tls import open_authority
+from provisioner.adapters.agent.wire import HttpsWire
 from provisioner.model.agent import AgentRequest
 from provisioner.ports import (
     AgentAddress,
@@ -31,7 +31,7 @@ from provisioner.ports import (
     TooLarge,
     Unreachable,
 )
-from provisioner.wall_clock import WallClock
+from provisioner.runtime.wall_clock import WallClock
 
 FAST = 40.0  # the client's waits, not those of the network
 

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provisioner.agent.protocol import (
+from provisioner.adapters.agent.protocol import (
     Heartbeat,
     Lookup,
     Refusal,

@@ -13,16 +13,16 @@ from typing import Any
 import aiohttp
 import pytest
 
-from provisioner.agent.server import BURST, PER_SECOND, Rate
-from provisioner.agent.tls import CERTIFICATE_FILE, KEY_FILE, open_authority
-from provisioner.agents_opening import AgentDoor, ServedAgents, serve_agents
+from provisioner.adapters.agent.server import BURST, PER_SECOND, Rate
+from provisioner.adapters.agent.tls import CERTIFICATE_FILE, KEY_FILE, open_authority
+from provisioner.daemon.agents import AgentDoor, ServedAgents, serve_agents
 from provisioner.model.input_error import InputError
 from provisioner.model.node import Node, NodeKind
+from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
-from provisioner.store.master_key import MasterKey
-from provisioner.store.sql_store import SqlStore, open_store
-from provisioner.store.vault import Vault
-from provisioner.wall_clock import WallClock
+from provisioner.store.database.sql_store import SqlStore, open_store
+from provisioner.store.repositories.master_key import MasterKey
+from provisioner.store.repositories.vault import Vault
 
 MAC = "02:00:00:00:00:0a"
 

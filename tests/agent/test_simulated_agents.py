@@ -19,7 +19,7 @@ from provisioner.ports import (
     PortError,
     Unreachable,
 )
-from provisioner.sim.fault_presets import inject
+from provisioner.sim.site.fault_presets import inject
 
 NODE = "su0-n00"
 LIMIT_S = 1800.0

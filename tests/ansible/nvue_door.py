@@ -22,10 +22,10 @@ from urllib.parse import parse_qsl, urlsplit
 
 from hosts import Host
 
-from provisioner.sim.clock import FastClock, Schedule
-from provisioner.sim.nvue import NvueService
-from provisioner.sim.serve_tls import certificate
-from provisioner.sim.switch import Switch
+from provisioner.sim.hardware.clock import FastClock, Schedule
+from provisioner.sim.hardware.serve_tls import certificate
+from provisioner.sim.switches.nvue import NvueService
+from provisioner.sim.switches.switch import Switch
 
 PORT = 8765
 SPEED = 100.0  # an installation takes minutes; the clock runs that much faster

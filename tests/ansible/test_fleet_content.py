@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "api"))
 
 from served import Served, run
 
-from provisioner.store.case_rows import CaseRows
+from provisioner.store.repositories.case_rows import CaseRows
 
 
 async def ansible(tmp_path: Path, tool: str, *words: str) -> tuple[int, str]:

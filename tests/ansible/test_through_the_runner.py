@@ -11,12 +11,12 @@ from hosts import Host
 from profiles import NV_CONFIG
 from role_lab import ANSIBLE, NIC_A, refresh, state_of
 
-from provisioner.playbooks import AnsibleRunner
+from provisioner.adapters.playbooks import AnsibleRunner
 from provisioner.ports import PlaybookCall, PlaybookResult, Remote
+from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
-from provisioner.store.run_rows import RunTable
-from provisioner.store.sql_store import open_store
-from provisioner.wall_clock import WallClock
+from provisioner.store.database.sql_store import open_store
+from provisioner.store.repositories.run_rows import RunTable
 
 
 @pytest.mark.slow

@@ -15,8 +15,9 @@ from provisioner.access.tokens import DAY_S, new_token
 from provisioner.api import table
 from provisioner.api.app import application
 from provisioner.api.parts import ApiParts
-from provisioner.api_opening import api_parts
-from provisioner.control.tenant_keeper import TenantKeeper
+from provisioner.control.fabric.tenant_keeper import TenantKeeper
+from provisioner.daemon.api import api_parts
+from provisioner.daemon.data import read_matrix
 from provisioner.model.access import Role
 from provisioner.model.alert import Alert
 from provisioner.model.certificate import Certificate
@@ -26,13 +27,12 @@ from provisioner.model.location import Location, Port
 from provisioner.model.node import BmcRef, Node, NodeKind, Placement, State
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.tenant import Tenant
-from provisioner.opening import read_matrix
-from provisioner.planning.address_plan import AddressPlan
-from provisioner.planning.vrf_plan import FabricPlan
+from provisioner.planning.places.address_plan import AddressPlan
+from provisioner.planning.tenancy.vrf_plan import FabricPlan
 from provisioner.settings import Settings
-from provisioner.store import evidence_rows, token_rows
-from provisioner.store.alert_rows import AlertRows
-from provisioner.store.sql_store import SqlStore, open_store
+from provisioner.store.database.sql_store import SqlStore, open_store
+from provisioner.store.repositories.alert_rows import AlertRows
+from provisioner.store.rows import evidence_rows, token_rows
 
 # read once: it is frozen
 MATRIX = read_matrix([Path(__file__).parents[2] / "firmware_matrix.yaml"])

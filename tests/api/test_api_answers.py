@@ -13,10 +13,10 @@ from provisioner.api.changes import Outcome
 from provisioner.api.parts import ApiParts
 from provisioner.model.access import ChangeKind, ChangeRequest
 from provisioner.model.inventory import Component, Inventory
-from provisioner.store import request_rows
-from provisioner.store.access_schema import tokens
-from provisioner.store.evidence_rows import put_inventory
-from provisioner.store.token_rows import read_tokens
+from provisioner.store.rows import request_rows
+from provisioner.store.rows.evidence_rows import put_inventory
+from provisioner.store.rows.token_rows import read_tokens
+from provisioner.store.schema.access_schema import tokens
 
 
 def test_a_list_is_paged_and_filtered():

@@ -12,7 +12,7 @@ from provisioner.model.campaign_row import CampaignRow
 from provisioner.model.node import NodeKind
 from provisioner.ports import Store
 from provisioner.ports.rehearsals import RehearsalFailed
-from provisioner.store.campaign_rows import CampaignRows
+from provisioner.store.repositories.campaign_rows import CampaignRows
 
 BODY = {"release": "spectrum-x-2.1.2", "select": "kind=host"}
 DAY_S = 86400.0

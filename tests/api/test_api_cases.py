@@ -9,12 +9,12 @@ from served import NOW, Served, run
 
 from provisioner.model.case import Case, Origin, Service, Spare, Stage, Ticket
 from provisioner.model.node import State
-from provisioner.planning import evidence_bundle as archive
+from provisioner.planning.repair import evidence_bundle as archive
 from provisioner.ports import Secret
-from provisioner.store.case_rows import CaseRows
-from provisioner.store.master_key import MasterKey
-from provisioner.store.signing_rows import open_signer
-from provisioner.store.vault import Vault
+from provisioner.store.repositories.case_rows import CaseRows
+from provisioner.store.repositories.master_key import MasterKey
+from provisioner.store.repositories.signing_rows import open_signer
+from provisioner.store.repositories.vault import Vault
 
 HOURS_S = 3600.0
 

@@ -15,12 +15,12 @@ import aiohttp
 from served import MATRIX, StillClock, no_leaves
 
 from provisioner.access.tokens import new_token
-from provisioner.api_opening import api_parts, serve_api
-from provisioner.control.tenant_keeper import TenantKeeper
+from provisioner.control.fabric.tenant_keeper import TenantKeeper
+from provisioner.daemon.api import api_parts, serve_api
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState, Role
 from provisioner.settings import Settings
-from provisioner.store import request_rows, token_rows
-from provisioner.store.sql_store import SqlStore, open_store
+from provisioner.store.database.sql_store import SqlStore, open_store
+from provisioner.store.rows import request_rows, token_rows
 
 Scenario = Callable[[str, SqlStore, ssl.SSLContext, str], Awaitable[None]]
 

@@ -12,9 +12,9 @@ import sys
 import time
 
 from provisioner.model.place import NodePlace
-from provisioner.planning.address_plan import AddressPlan, Names, Widths, problems
-from provisioner.planning.addressing import Addressing
-from provisioner.planning.place_text import Gazetteer
+from provisioner.planning.places.address_plan import AddressPlan, Names, Widths, problems
+from provisioner.planning.places.addressing import Addressing
+from provisioner.planning.places.place_text import Gazetteer
 
 PLAN = AddressPlan(
     tiers=3,

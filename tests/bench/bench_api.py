@@ -24,20 +24,20 @@ from sqlalchemy import Connection, insert
 from provisioner.access.tokens import new_token
 from provisioner.api import table
 from provisioner.api.app import application
-from provisioner.api_opening import api_parts
-from provisioner.control.tenant_keeper import TenantKeeper
+from provisioner.control.fabric.tenant_keeper import TenantKeeper
+from provisioner.daemon.api import api_parts
+from provisioner.daemon.data import read_matrix
 from provisioner.model.access import Role
 from provisioner.model.location import Location, Port
 from provisioner.model.node import BmcRef, Node, NodeKind, Placement, State
-from provisioner.opening import read_matrix
-from provisioner.planning.address_plan import AddressPlan
-from provisioner.planning.vrf_plan import FabricPlan
+from provisioner.planning.places.address_plan import AddressPlan
+from provisioner.planning.tenancy.vrf_plan import FabricPlan
+from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
-from provisioner.store import token_rows
-from provisioner.store.node_rows import _columns
-from provisioner.store.schema import nodes
-from provisioner.store.sql_store import SqlStore, open_store
-from provisioner.wall_clock import WallClock
+from provisioner.store.database.sql_store import SqlStore, open_store
+from provisioner.store.rows import token_rows
+from provisioner.store.rows.node_rows import _columns
+from provisioner.store.schema.schema import nodes
 
 NODES = 65_536
 ROUNDS = 100  # requests of each kind

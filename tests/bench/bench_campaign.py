@@ -34,10 +34,10 @@ from provisioner.model.campaign_policy import (
     TenantTerms,
     Wave,
 )
-from provisioner.planning.campaign_forecast import Forecast, forecast
-from provisioner.planning.campaign_progress import begin
-from provisioner.planning.rollout import decide
-from provisioner.planning.waves import soak_s, waves_per_layer
+from provisioner.planning.campaigns.campaign_forecast import Forecast, forecast
+from provisioner.planning.campaigns.campaign_progress import begin
+from provisioner.planning.campaigns.rollout import decide
+from provisioner.planning.campaigns.waves import soak_s, waves_per_layer
 
 FLEETS = (512, 4096)
 GRAIN_S = 60  # a daemon looks at a campaign once a minute, or when a node is done

@@ -12,8 +12,8 @@ import time
 from random import Random
 
 from provisioner.model.cohort import Baseline, Sample
-from provisioner.planning.baseline import LearningPolicy, learn
-from provisioner.planning.cohort import MEMBERS_MAX, Policy, judge, judged, outliers
+from provisioner.planning.certification.baseline import LearningPolicy, learn
+from provisioner.planning.certification.cohort import MEMBERS_MAX, Policy, judge, judged, outliers
 
 NODES = 4096
 BAD = 40

@@ -27,27 +27,27 @@ from typing import Any
 import this_machine
 import uvloop
 
-from provisioner.daemon import Daemon, Parts
-from provisioner.event_loop import new_event_loop
-from provisioner.execution.artifacts import Artifacts
+from provisioner.adapters.redfish.transport import RedfishTransport
+from provisioner.daemon.daemon import Daemon, Parts
+from provisioner.daemon.data import open_data
+from provisioner.execution.actions.hold import Hold
+from provisioner.execution.artifacts.artifacts import Artifacts
 from provisioner.execution.executor import Executor
-from provisioner.execution.hold import Hold
 from provisioner.model.node import BmcRef, Node, NodeKind, State
-from provisioner.opening import open_data
-from provisioner.planning.history import history
-from provisioner.planning.matrix_text import parse
-from provisioner.planning.planner import plan
+from provisioner.planning.matrix.matrix_text import parse
+from provisioner.planning.path.history import history
+from provisioner.planning.path.planner import plan
 from provisioner.ports import BmcAddress, Secret
-from provisioner.redfish.transport import RedfishTransport
+from provisioner.runtime.event_loop import new_event_loop
+from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
-from provisioner.sim.clock import FastClock
-from provisioner.sim.images import make_image
-from provisioner.sim.parts import Durations
-from provisioner.sim.serve_site import serve_site
-from provisioner.sim.site import Site
+from provisioner.sim.hardware.clock import FastClock
+from provisioner.sim.hardware.images import make_image
+from provisioner.sim.hardware.parts import Durations
+from provisioner.sim.site.serve_site import serve_site
+from provisioner.sim.site.site import Site
 from provisioner.twin.hosts import MemoryRunner, MemoryShell
 from provisioner.twin.wires import MemorySwitches, Wire
-from provisioner.wall_clock import WallClock
 
 PEER_S = 2271.0  # Ironic 39.0.0, password hash patched, defaults; two cores
 PEER_FAILED = 11

@@ -3,12 +3,12 @@
     make bench-fleet-campaign             (ARGS="65536" for other sizes)
 
 Real: a SQLite file with its lanes, the requests that make and start the campaign, the loop of
-`control/campaigns.py`, the scheduler and the engine. Only what a driver does to hardware is played:
-it takes its operation, waits the node's virtual minutes (its plan's estimate times 0.9 to 1.15, the
-seed is fixed), and writes each state that the reconciler would have written, with one sample of
-what the node measures. Not written: inventories, reports, certificates, ledger. There is no watch.
-Campaigns and scheduler look every five minutes at every size (`poll_s`; by default it is 20 s), so
-that sizes compare, and half a day of CPU is not spent on looks at which nothing is new.
+`control/campaigns/campaigns.py`, the scheduler and the engine. Only what a driver does to hardware
+is played: it takes its operation, waits the node's virtual minutes (its plan's estimate times 0.9
+to 1.15, the seed is fixed), and writes each state that the reconciler would have written, with one
+sample of what the node measures. Not written: inventories, reports, certificates, ledger. There is
+no watch. Campaigns and scheduler look every five minutes at every size (`poll_s`; by default it is
+20 s), so that sizes compare, and half a day of CPU is not spent on looks at which nothing is new.
 
 Each size is a fresh process. What is out of service is counted apart from the campaign, at each
 admission, by rack, scalable unit, tenant and fleet; one node too many is a violation. CPU is that
@@ -40,20 +40,20 @@ import this_machine
 from upgraded_fleet import POLICY, Truth, domains, fill, limits, matrix, sample, well
 from waiting_loop import WaitingLoop, waited_for
 
-from provisioner.control.campaign_requests import CampaignRequests
-from provisioner.control.campaigns import Campaigns
-from provisioner.control.engine import EmbeddedEngine
-from provisioner.control.scheduler import Scheduler
-from provisioner.execution.hold import Hold
+from provisioner.control.campaigns.campaign_requests import CampaignRequests
+from provisioner.control.campaigns.campaigns import Campaigns
+from provisioner.control.engine.engine import EmbeddedEngine
+from provisioner.control.node.scheduler import Scheduler
+from provisioner.execution.actions.hold import Hold
 from provisioner.model.campaign import Campaign, CampaignNode, CampaignState
 from provisioner.model.campaign_row import CampaignRow
 from provisioner.model.node import Node, Placement, State
 from provisioner.model.operation import OperationStatus
 from provisioner.model.tenant import Tenant
-from provisioner.planning.campaign_forecast import Forecast
+from provisioner.planning.campaigns.campaign_forecast import Forecast
 from provisioner.settings import Settings
-from provisioner.store.campaign_rows import CampaignRows
-from provisioner.store.sql_store import SqlStore, open_store
+from provisioner.store.database.sql_store import SqlStore, open_store
+from provisioner.store.repositories.campaign_rows import CampaignRows
 from provisioner.twin.loop import EPOCH, VirtualClock
 
 SIZES = (1024, 4096, 16_384)  # 65,536 are asked for: some hour of CPU

@@ -36,13 +36,13 @@ from ironic_peer import PINS, Bmc, Ironic, install
 from processes import Peak, used
 
 from provisioner import demo
-from provisioner.demo_settings import settings_of
-from provisioner.demo_site import prepare
-from provisioner.event_loop import new_event_loop
+from provisioner.daemon.data import open_data
+from provisioner.demo.settings import settings_of
+from provisioner.demo.site import prepare
 from provisioner.model.node import NodeKind, State
-from provisioner.opening import open_data
-from provisioner.store.data_directory import lock_data_directory
-from provisioner.wall_clock import WallClock
+from provisioner.runtime.event_loop import new_event_loop
+from provisioner.runtime.wall_clock import WallClock
+from provisioner.store.database.data_directory import lock_data_directory
 
 BEFORE = (State.DISCOVERED, State.INTAKE)
 SYSTEM = "/redfish/v1/Systems/1"  # as the simulator's default vendor names it

@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "planning"))
 
 from planted import World, fabric_of, isolate, name_of, plant
 
-from provisioner.planning.isolation_words import Fabric, IsolationPolicy
+from provisioner.planning.fault_location.isolation_words import Fabric, IsolationPolicy
 
 NOISE = 0.03
 SEEDS = {64: 16, 128: 8, 256: 4, 512: 2, 1024: 1, 2048: 1}

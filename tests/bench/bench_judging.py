@@ -18,7 +18,7 @@ from provisioner import checks
 from provisioner.checks.check import Check, CheckContext
 from provisioner.model.health import Evidence, Verdict
 from provisioner.model.node import NodeKind
-from provisioner.planning.rejudging import raw_outputs
+from provisioner.planning.certification.rejudging import raw_outputs
 
 ROOT = Path(__file__).parents[1] / "golden" / "checks"
 CONTEXT = CheckContext.model_validate_json((ROOT / "context.json").read_text())

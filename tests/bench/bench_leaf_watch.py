@@ -30,15 +30,17 @@ from bench_release import Fleet
 from sqlalchemy import Connection, insert
 from virtual_time import run
 
-from provisioner.control.leaf_watch import ROUND_S, LeafWatch
-from provisioner.control.trespasses import Trespasses
-from provisioner.execution.tenancy import Tenancy
+from provisioner.control.watch.leaf_watch import ROUND_S, LeafWatch
+from provisioner.control.watch.trespasses import Trespasses
+from provisioner.execution.tenancy.tenancy import Tenancy
 from provisioner.model.location import Port
 from provisioner.model.node import Node, NodeKind, Placement, State
 from provisioner.model.tenant import Tenant
 from provisioner.ports import Call, Reply, SwitchAddress
 from provisioner.settings import Settings
-from provisioner.store import node_rows, open_store, schema
+from provisioner.store import open_store
+from provisioner.store.rows import node_rows
+from provisioner.store.schema import schema
 
 NODES, RAILS, PER_LEAF = 65_536, 8, 32
 LOOKS = 300

@@ -14,7 +14,7 @@ from provisioner import components
 from provisioner.model.inventory import Activation, Component, Inventory
 from provisioner.model.matrix import Edge, Match, Matrix, Pin, Profile, Release, Requirement
 from provisioner.model.plan import Neighbour
-from provisioner.planning.planner import PlanCache, PlanningNode, plan_fleet
+from provisioner.planning.path.planner import PlanCache, PlanningNode, plan_fleet
 
 VERSIONS = ("1.0", "1.1", "1.2", "1.3")  # of everything that is not a bundle
 BUNDLES = tuple(f"HGX-H100x8_0002_23010{n}.1.0" for n in range(1, 5))

@@ -24,10 +24,10 @@ from pathlib import Path
 import aiohttp
 from aiohttp import web
 
-from provisioner.event_loop import new_event_loop
+from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.ports import BmcAddress, Call, Secret
-from provisioner.redfish.transport import RedfishTransport
-from provisioner.sim.serve_tls import server_context
+from provisioner.runtime.event_loop import new_event_loop
+from provisioner.sim.hardware.serve_tls import server_context
 
 BODY = json.dumps({f"Property{n}": "x" * 40 for n in range(80)}).encode()  # 5 KB, as a system has
 SESSIONS = "/redfish/v1/SessionService/Sessions"

@@ -31,21 +31,21 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "simulation"))
 
 from virtual_time import VirtualClock, run
 
-from provisioner.execution.reach import Reach
-from provisioner.execution.release_sequence import Releases
-from provisioner.execution.tenancy import Tenancy
-from provisioner.execution.work import Site as Effects
+from provisioner.execution.actions.reach import Reach
+from provisioner.execution.actions.work import Site as Effects
+from provisioner.execution.tenancy.release_sequence import Releases
+from provisioner.execution.tenancy.tenancy import Tenancy
 from provisioner.model.location import Port
 from provisioner.model.node import Node, NodeKind
 from provisioner.model.outcome import Blocker
 from provisioner.model.tenant import Tenant
 from provisioner.ports import Call, Reply, Secret, SwitchAddress, Unreachable
 from provisioner.settings import Settings
-from provisioner.sim.cabling import RAILS, Place, places
-from provisioner.sim.clock import Schedule
-from provisioner.sim.nvue import NvueService
-from provisioner.sim.switch import Neighbour, Switch
-from provisioner.sim.switch_config import Revision
+from provisioner.sim.hardware.cabling import RAILS, Place, places
+from provisioner.sim.hardware.clock import Schedule
+from provisioner.sim.switches.nvue import NvueService
+from provisioner.sim.switches.switch import Neighbour, Switch
+from provisioner.sim.switches.switch_config import Revision
 
 NODES = 512
 WIRE_S = (0.005, 0.03)  # one way, in a management network

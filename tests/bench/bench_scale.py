@@ -39,23 +39,23 @@ from bench_watch import Blind, SteppedClock, nobody
 from sqlalchemy import Connection, insert
 
 from provisioner import components
-from provisioner.control.scheduler import Scheduler
-from provisioner.control.watcher import ROUND_S, WatchParts
-from provisioner.event_loop import new_event_loop
-from provisioner.execution.reach import Reach
+from provisioner.control.node.scheduler import Scheduler
+from provisioner.control.watch.watcher import ROUND_S, WatchParts
+from provisioner.daemon.data import Data, open_data
+from provisioner.execution.actions.reach import Reach
 from provisioner.model.campaign import Campaign, CampaignState
 from provisioner.model.node import Node, Placement, State
 from provisioner.model.plan import Neighbour
-from provisioner.opening import Data, open_data
-from provisioner.planning.campaign_progress import begin
-from provisioner.planning.planner import PlanCache, PlanningNode, plan_fleet
-from provisioner.planning.rollout import decide
+from provisioner.planning.campaigns.campaign_progress import begin
+from provisioner.planning.campaigns.rollout import decide
+from provisioner.planning.path.planner import PlanCache, PlanningNode, plan_fleet
+from provisioner.runtime.event_loop import new_event_loop
 from provisioner.settings import Settings
-from provisioner.store import operation_rows
-from provisioner.store.alert_rows import AlertRows
-from provisioner.store.node_rows import _columns
-from provisioner.store.page_rows import nodes_page
-from provisioner.store.schema import nodes
+from provisioner.store.repositories.alert_rows import AlertRows
+from provisioner.store.rows import operation_rows
+from provisioner.store.rows.node_rows import _columns
+from provisioner.store.rows.page_rows import nodes_page
+from provisioner.store.schema.schema import nodes
 
 SIZES = (1024, 4096, 16_384, 65_536)
 GROWTH_MAX = 1.1

@@ -34,18 +34,19 @@ import this_machine
 from served_bmcs import Served, taken_in
 from sqlalchemy import Connection, insert
 
-from provisioner import bounded_http
-from provisioner.control.scheduler import Scheduler
-from provisioner.control.watcher import ROUND_S, Watcher, WatchParts
-from provisioner.event_loop import new_event_loop
-from provisioner.execution.reach import Reach
+from provisioner.adapters import bounded_http
+from provisioner.adapters.redfish.transport import RedfishTransport
+from provisioner.control.node.scheduler import Scheduler
+from provisioner.control.watch.watcher import ROUND_S, Watcher, WatchParts
+from provisioner.daemon.data import Data, open_data
+from provisioner.execution.actions.reach import Reach
 from provisioner.model.node import Node, State
-from provisioner.opening import Data, open_data
-from provisioner.redfish.transport import RedfishTransport
+from provisioner.runtime.event_loop import new_event_loop
+from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
-from provisioner.store import node_rows, schema
-from provisioner.store.alert_rows import AlertRows
-from provisioner.wall_clock import WallClock
+from provisioner.store.repositories.alert_rows import AlertRows
+from provisioner.store.rows import node_rows
+from provisioner.store.schema import schema
 
 NODES, LOOK_S, MUST = 65_536, 1800.0, 0.5
 IDLE_S = 4.0  # an idle connection is closed after this here, so that nobody waits for 20 s
@@ -115,7 +116,7 @@ async def looks(data: Data, served: Served, rounds: int, listener: str) -> dict[
 
 async def _hear(watcher: Watcher, node: str, bmc: str, times: int) -> None:
     """Events as the listener hands them over, parsed from their JSON."""
-    from provisioner.redfish.events import pushed
+    from provisioner.adapters.redfish.events import pushed
 
     text = json.dumps(EVENT)
     for _ in range(times):

@@ -35,21 +35,21 @@ import watched_fleet
 from bench_watch import EVENTS_A_DAY, LOOK_S, MUST, NODES, nobody, rounded
 from watched_fleet import LISTENER, Fleet, Kind, posting, told
 
-from provisioner.control.scheduler import Scheduler
-from provisioner.control.watcher import Watcher
-from provisioner.event_intake import open_watch
-from provisioner.event_loop import new_event_loop
-from provisioner.execution.reach import Reach
+from provisioner.adapters.redfish.client import Redfish
+from provisioner.adapters.redfish.governor import LoginGovernor
+from provisioner.adapters.redfish.line import Line
+from provisioner.adapters.redfish.session import SESSIONS, Login
+from provisioner.adapters.redfish.subscriptions import Offer, offer
+from provisioner.adapters.redfish.transport import RedfishTransport
+from provisioner.control.node.scheduler import Scheduler
+from provisioner.control.watch.watcher import Watcher
+from provisioner.daemon.data import Data, open_data
+from provisioner.daemon.events import open_watch
+from provisioner.execution.actions.reach import Reach
 from provisioner.model.node import BmcRef, Node
-from provisioner.opening import Data, open_data
-from provisioner.planning import watch_rules
+from provisioner.planning.watch import watch_rules
 from provisioner.ports import BmcAddress, Secret
-from provisioner.redfish.client import Redfish
-from provisioner.redfish.governor import LoginGovernor
-from provisioner.redfish.line import Line
-from provisioner.redfish.session import SESSIONS, Login
-from provisioner.redfish.subscriptions import Offer, offer
-from provisioner.redfish.transport import RedfishTransport
+from provisioner.runtime.event_loop import new_event_loop
 from provisioner.settings import Settings
 
 DAY_S = 86400.0
@@ -226,7 +226,7 @@ async def measured(ours: Ours, served: Fleet, asked: argparse.Namespace) -> dict
 
 
 def _alerts(connection: Any) -> Any:
-    from provisioner.store.alert_rows import read_alerts
+    from provisioner.store.repositories.alert_rows import read_alerts
 
     return read_alerts(connection, "")
 

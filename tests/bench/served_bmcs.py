@@ -16,18 +16,18 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from provisioner.event_loop import new_event_loop
+from provisioner.adapters.redfish.transport import RedfishTransport
+from provisioner.daemon.data import Data
 from provisioner.model.certificate import Certificate
 from provisioner.model.node import BmcRef, Node, NodeKind, Placement, State
-from provisioner.opening import Data
 from provisioner.ports import BmcAddress, Secret
-from provisioner.redfish.transport import RedfishTransport
-from provisioner.sim.clock import FastClock
-from provisioner.sim.front import Front
-from provisioner.sim.redfish_answers import Answer
-from provisioner.sim.serve import Addresses, Server
-from provisioner.sim.site import Site
-from provisioner.store import evidence_rows, node_rows
+from provisioner.runtime.event_loop import new_event_loop
+from provisioner.sim.hardware.clock import FastClock
+from provisioner.sim.redfish.redfish_answers import Answer
+from provisioner.sim.site.front import Front
+from provisioner.sim.site.serve import Addresses, Server
+from provisioner.sim.site.site import Site
+from provisioner.store.rows import evidence_rows, node_rows
 
 
 async def offer(server: Server, front: Front, handle: Callable[..., Answer]) -> None:

@@ -13,29 +13,29 @@ from typing import Any
 import bench_firmware as firmware
 from sqlalchemy import Connection, insert, select
 
-from provisioner.daemon import Parts
-from provisioner.execution.artifacts import Artifacts
+from provisioner.adapters.redfish.client import Redfish
+from provisioner.daemon.daemon import Parts
+from provisioner.daemon.data import Data
+from provisioner.execution.artifacts.artifacts import Artifacts
 from provisioner.model.inventory import Inventory
 from provisioner.model.node import BmcRef, Node, NodeKind, Placement, State
 from provisioner.model.operation import ActionStatus
 from provisioner.model.plan import Step
-from provisioner.opening import Data
-from provisioner.planning.matrix_text import parse
-from provisioner.planning.planner import plan
+from provisioner.planning.matrix.matrix_text import parse
+from provisioner.planning.path.planner import plan
 from provisioner.ports import BmcAddress, Call, Reply, Secret
 from provisioner.quirks import identify
-from provisioner.redfish.client import Redfish
+from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
-from provisioner.sim.bmc import make_service
-from provisioner.sim.clock import FastClock
-from provisioner.sim.parts import Durations
-from provisioner.sim.site import Site
-from provisioner.store import operation_rows, turn_rows
-from provisioner.store.node_rows import add_node
-from provisioner.store.schema import credentials, inventories, ledger, nodes, operations
+from provisioner.sim.hardware.clock import FastClock
+from provisioner.sim.hardware.parts import Durations
+from provisioner.sim.redfish.bmc import make_service
+from provisioner.sim.site.site import Site
+from provisioner.store.rows import operation_rows, turn_rows
+from provisioner.store.rows.node_rows import add_node
+from provisioner.store.schema.schema import credentials, inventories, ledger, nodes, operations
 from provisioner.twin.hosts import MemoryRunner, MemoryShell
 from provisioner.twin.wires import MemoryBmcs, MemorySwitches, Wire
-from provisioner.wall_clock import WallClock
 
 LOST = 100  # of so many requests that changed something, one was under way: its answer is lost
 EARLIER_S = 300.0  # intents are this old: their window is over, and is not measured

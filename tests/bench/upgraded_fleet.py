@@ -17,9 +17,9 @@ from provisioner.model.inventory import Activation, Component, Device, DeviceKin
 from provisioner.model.location import Location, Port
 from provisioner.model.matrix import Edge, Match, Matrix, Pin, Profile, Release
 from provisioner.model.node import Node, NodeKind, Placement, State
-from provisioner.store import cohort_rows, evidence_rows
-from provisioner.store.node_rows import _columns
-from provisioner.store.schema import nodes
+from provisioner.store.rows import cohort_rows, evidence_rows
+from provisioner.store.rows.node_rows import _columns
+from provisioner.store.schema.schema import nodes
 from provisioner.twin.loop import EPOCH
 
 SHARE = 5  # percent of the fleet that may be out at once

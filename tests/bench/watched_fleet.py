@@ -31,17 +31,18 @@ import bench_api
 from served_bmcs import Served, certificate, offer
 from sqlalchemy import Connection, insert
 
-from provisioner.event_loop import new_event_loop
+from provisioner.daemon.data import Data
 from provisioner.model.alert import Subscription
 from provisioner.model.node import BmcRef, Node, State
-from provisioner.opening import Data
-from provisioner.sim.clock import FastClock
-from provisioner.sim.front import Front
-from provisioner.sim.redfish_answers import Answer
-from provisioner.sim.redfish_events import SUBSCRIPTIONS
-from provisioner.sim.serve import Addresses, Server, _raise_file_limit
-from provisioner.sim.site import Site
-from provisioner.store import node_rows, schema
+from provisioner.runtime.event_loop import new_event_loop
+from provisioner.sim.hardware.clock import FastClock
+from provisioner.sim.redfish.redfish_answers import Answer
+from provisioner.sim.redfish.redfish_events import SUBSCRIPTIONS
+from provisioner.sim.site.front import Front
+from provisioner.sim.site.serve import Addresses, Server, _raise_file_limit
+from provisioner.sim.site.site import Site
+from provisioner.store.rows import node_rows
+from provisioner.store.schema import schema
 
 LISTENER = "https://127.0.0.1:8443"
 EVENTS = f"{LISTENER}/v1/redfish/events"

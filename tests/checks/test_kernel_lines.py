@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from provisioner.checks import kernel_errors, kernel_log
 from provisioner.checks.check import CheckContext
-from provisioner.checks.kernel_lines import begins_at_boot, harmless, level_of
+from provisioner.checks.readers.kernel_lines import begins_at_boot, harmless, level_of
 from provisioner.model.health import CheckResult, Evidence, Severity, Verdict
 from provisioner.settings import Settings
 
@@ -152,7 +152,7 @@ def test_a_pattern_that_is_no_regular_expression_is_refused() -> None:
 
 
 def test_every_harmless_pattern_says_who_says_so() -> None:
-    text = resources.files("provisioner.checks").joinpath("kernel_harmless.csv").read_text()
+    text = resources.files("provisioner.checks.readers").joinpath("kernel_harmless.csv").read_text()
     rows = list(csv.DictReader(text.splitlines()))
 
     assert len(rows) > 10

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from provisioner.checks import lldp
 from provisioner.checks.check import CheckContext
-from provisioner.execution.judging import judging_context
+from provisioner.execution.validate.judging import judging_context
 from provisioner.model.health import Evidence, Finding
 from provisioner.model.inventory import Inventory
 from provisioner.model.location import Port

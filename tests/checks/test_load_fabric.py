@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from provisioner.checks.check import CheckContext
-from provisioner.checks.fabric import (
+from provisioner.checks.fabric.fabric import (
     FabricKind,
     FabricTest,
     nccl_group,
@@ -17,8 +17,8 @@ from provisioner.checks.fabric import (
     rdma_latency,
     rdma_pair,
 )
-from provisioner.checks.fabric_checks import CHECKS, judge_test
-from provisioner.checks.rail_port import Member, RailPort
+from provisioner.checks.fabric.fabric_checks import CHECKS, judge_test
+from provisioner.checks.fabric.rail_port import Member, RailPort
 from provisioner.model.health import Evidence, Severity, Verdict
 
 ROOT = Path(__file__).parents[1] / "golden" / "checks"

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from provisioner.checks.check import CheckContext
-from provisioner.checks.error_codes import Family, rank
 from provisioner.checks.kernel_log import CHECK
-from provisioner.checks.xid_events import EVENTS_MAX, ErrorEvent, events_of, slots_of
-from provisioner.checks.xid_lines import log_line
+from provisioner.checks.readers.xid_lines import log_line
+from provisioner.checks.xid.error_codes import Family, rank
+from provisioner.checks.xid.xid_events import EVENTS_MAX, ErrorEvent, events_of, slots_of
 from provisioner.model.health import Evidence, Severity, Verdict
 
 SAMPLES = Path(os.environ.get("PROVISIONER_SAMPLES", "../shared/samples"))

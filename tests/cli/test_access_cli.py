@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from program import run as ran
 
-from provisioner.opening import open_data
+from provisioner.daemon.data import open_data
 
 
 def run(*words: str) -> tuple[int, str, str]:

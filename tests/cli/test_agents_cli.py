@@ -12,7 +12,7 @@ from program import run
 
 from provisioner.model.agent import AgentSession
 from provisioner.model.node import Node, NodeKind
-from provisioner.store.sql_store import open_store
+from provisioner.store.database.sql_store import open_store
 
 
 def test_the_authority_is_made_once_and_printed_in_both_forms(tmp_path: Path):

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from program import run
 
-from provisioner.cli.alert_sources import read_senders
+from provisioner.cli.serve.alert_sources import read_senders
+from provisioner.daemon.data import DATABASE
 from provisioner.model.alert import Alert, Classification
 from provisioner.model.input_error import InputError
 from provisioner.model.node import Node, NodeKind
-from provisioner.opening import DATABASE
-from provisioner.store.alert_rows import AlertRows
-from provisioner.store.sql_store import open_store
+from provisioner.store.database.sql_store import open_store
+from provisioner.store.repositories.alert_rows import AlertRows
 
 HOT = Alert(
     node="n1",

@@ -10,11 +10,11 @@ import pytest
 from typer.testing import CliRunner
 
 from provisioner.cli import app
+from provisioner.daemon.data import DATABASE, open_data
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.input_error import InputError
-from provisioner.opening import DATABASE, open_data
-from provisioner.store import request_rows
-from provisioner.store.data_directory import lock_api
+from provisioner.store.database.data_directory import lock_api
+from provisioner.store.rows import request_rows
 
 ASKED = ChangeRequest(
     id=0,

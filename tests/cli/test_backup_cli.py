@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from program import run
 
+from provisioner.daemon.data import open_data
 from provisioner.model.node import Node, NodeKind, State
-from provisioner.opening import open_data
-from provisioner.store.database import open_database
-from provisioner.store.migrating import revisions
+from provisioner.store.database.database import open_database
+from provisioner.store.database.migrating import revisions
 
 NOW = 1_700_000_000.0
 FIRST = Path(__file__).parents[1] / "store" / "first_schema.sql"

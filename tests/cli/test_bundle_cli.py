@@ -11,7 +11,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from program import Done, run
 
-from provisioner.opening import open_data
+from provisioner.daemon.data import open_data
 from provisioner.store.signing import public_pem
 
 FIRMWARE = b"firmware"

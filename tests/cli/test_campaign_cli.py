@@ -13,7 +13,7 @@ from campaign_fleet import Fleet
 from campaign_parts import MATRIX
 from program import Done, run
 
-from provisioner.opening import DATABASE
+from provisioner.daemon.data import DATABASE
 
 POLICY = """
 canary: {size: 2, soak_s: 600}

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from program import run
 
+from provisioner.daemon.data import DATABASE
 from provisioner.model.case import Case, Origin, Service, Stage, Ticket
 from provisioner.model.location import Location, Port
 from provisioner.model.node import Node, NodeKind, Placement, State
-from provisioner.opening import DATABASE
-from provisioner.store.case_rows import CaseRows
-from provisioner.store.sql_store import open_store
+from provisioner.store.database.sql_store import open_store
+from provisioner.store.repositories.case_rows import CaseRows
 
 PORT = Port(switch="leaf", interface="swp1", rail=0, nic_slot="NIC_0")
 SERVING = Node(

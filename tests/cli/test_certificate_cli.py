@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from program import run
 
+from provisioner.daemon.data import open_data
 from provisioner.model.certificate import Certificate
 from provisioner.model.node import Node, NodeKind, Placement, State
-from provisioner.opening import open_data
 
 NODE = Node(
     id="n1",

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from program import run
 
+from provisioner.daemon.data import open_data
 from provisioner.model.health import CheckResult, Evidence, Gate, HealthReport, Verdict
 from provisioner.model.inventory import Device, DeviceKind, Inventory
 from provisioner.model.node import Node, NodeKind
-from provisioner.opening import open_data
 
 TEXT = (
     Path(__file__).parents[1] / "golden" / "checks" / "nccl_single" / "good" / "nccl.txt"

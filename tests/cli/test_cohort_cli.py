@@ -10,9 +10,9 @@ from random import Random
 import pytest
 from program import run
 
+from provisioner.daemon.data import open_data
 from provisioner.model.cohort import Baseline, Sample
 from provisioner.model.node import Node, NodeKind
-from provisioner.opening import open_data
 
 BASELINE = Baseline(
     metric="all_reduce_gb_s", profile="hgx", versions="aaaa", level=400.0, floor=380.0,

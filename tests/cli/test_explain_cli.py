@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from program import Done, run
 
+from provisioner.daemon.data import open_data
 from provisioner.model.alert import Alert
 from provisioner.model.inventory import Component, Inventory
 from provisioner.model.node import Node, NodeKind, Placement, State
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.opening import open_data
-from provisioner.store.alert_rows import AlertRows
+from provisioner.store.repositories.alert_rows import AlertRows
 
 NOW = 1_700_000_000.0
 BLOCKER = Blocker(

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from program import run
 
-from provisioner.api_client import Answer
-from provisioner.cli.remote_views import show_problem
-from provisioner.opening import open_data
+from provisioner.adapters.api_client import Answer
+from provisioner.adapters.redfish.messages import refusal
+from provisioner.cli.client.remote_views import show_problem
+from provisioner.daemon.data import open_data
 from provisioner.ports import Reply
 from provisioner.ports.reply_words import plain_text, status_words
-from provisioner.redfish.messages import refusal
-from provisioner.store import database
+from provisioner.store.database import database
 
 LISTS = (
     "node list", "tenant list", "case list", "case notices", "campaign list", "campaign notices",

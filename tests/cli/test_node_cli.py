@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from program import run
 
+from provisioner.daemon.data import open_data
 from provisioner.model.erasure import Disk, ErasureRecord, ErasureReport, Holder, Result
 from provisioner.model.inventory import Component, Inventory
 from provisioner.model.node import Node, NodeKind, Placement, State
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.opening import open_data
-from provisioner.planning.attestation import opened as unsealed
+from provisioner.planning.certification.attestation import opened as unsealed
 from provisioner.store.signing import signed
 
 NOW = 1_700_000_000.0

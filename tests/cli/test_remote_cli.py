@@ -17,14 +17,14 @@ from typer.testing import CliRunner, Result
 from provisioner.access.tokens import new_token
 from provisioner.api import table
 from provisioner.cli import app
-from provisioner.cli.remote import NOT_HERE
-from provisioner.cli.remote import app as remote
+from provisioner.cli.client.remote import NOT_HERE
+from provisioner.cli.client.remote import app as remote
+from provisioner.daemon.data import open_data
 from provisioner.model.access import Role
 from provisioner.model.node import State
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.opening import open_data
-from provisioner.store import token_rows
-from provisioner.wall_clock import WallClock
+from provisioner.runtime.wall_clock import WallClock
+from provisioner.store.rows import token_rows
 
 ROOT = Path(__file__).parents[2]
 BLOCKER = Blocker(

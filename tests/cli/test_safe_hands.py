@@ -14,15 +14,15 @@ from campaign_fleet import Fleet
 from campaign_parts import MATRIX
 from program import Done, run
 
+from provisioner.daemon.data import DATABASE, open_data
 from provisioner.model.case import Case, Origin, Service
 from provisioner.model.certificate import Certificate
 from provisioner.model.node import Node, NodeKind, Placement, State
 from provisioner.model.tenant import Phase, Tenant
-from provisioner.opening import DATABASE, open_data
 from provisioner.ports import StaleWrite
-from provisioner.store.case_rows import CaseRows
-from provisioner.store.request_writes import write_node_request
-from provisioner.store.sql_store import open_store
+from provisioner.store.database.sql_store import open_store
+from provisioner.store.repositories.case_rows import CaseRows
+from provisioner.store.rows.request_writes import write_node_request
 
 NOW = 1_700_000_000.0
 SERVING = Node(

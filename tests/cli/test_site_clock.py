@@ -10,11 +10,11 @@ import pytest
 from typer.testing import CliRunner
 
 from provisioner.cli import app
+from provisioner.daemon.data import open_data
 from provisioner.model.input_error import InputError
 from provisioner.model.node import Node, NodeKind, State
-from provisioner.opening import open_data
-from provisioner.site_clock import CLOCK_FILE, keep_clock, site_clock
-from provisioner.wall_clock import WallClock
+from provisioner.runtime.site_clock import CLOCK_FILE, keep_clock, site_clock
+from provisioner.runtime.wall_clock import WallClock
 
 DAY_S = 86_400.0
 

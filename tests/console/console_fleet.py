@@ -31,10 +31,10 @@ from provisioner.model.inventory import Inventory as Seen
 from provisioner.model.location import Location, Port
 from provisioner.model.node import Node, NodeKind, Placement, State
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.store import evidence_rows
-from provisioner.store.campaign_rows import CampaignRows
-from provisioner.store.case_rows import CaseRows
-from provisioner.store.sql_store import SqlStore
+from provisioner.store.database.sql_store import SqlStore
+from provisioner.store.repositories.campaign_rows import CampaignRows
+from provisioner.store.repositories.case_rows import CaseRows
+from provisioner.store.rows import evidence_rows
 
 EVIL = "<img src=x onerror=\"document.title='owned'\"><script>window.owned=1</script>\u202eOK"
 PROGRESS = (

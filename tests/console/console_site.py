@@ -19,13 +19,13 @@ from large_fleet import put_fleet
 from served import no_leaves
 
 from provisioner.access.tokens import new_token
-from provisioner.api_opening import api_parts, serve_api
-from provisioner.control.tenant_keeper import TenantKeeper
+from provisioner.control.fabric.tenant_keeper import TenantKeeper
+from provisioner.daemon.api import api_parts, serve_api
 from provisioner.model.access import Role
+from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
-from provisioner.store import token_rows
-from provisioner.store.sql_store import SqlStore, open_store
-from provisioner.wall_clock import WallClock
+from provisioner.store.database.sql_store import SqlStore, open_store
+from provisioner.store.rows import token_rows
 
 
 class Site:

@@ -9,8 +9,8 @@ from sqlalchemy import Connection
 from provisioner.model.certificate import Certificate, GateProof
 from provisioner.model.health import CheckResult, Finding, Gate, HealthReport, Severity, Verdict
 from provisioner.model.operation import ActionStatus
-from provisioner.store import evidence_rows
-from provisioner.store.sql_store import SqlStore
+from provisioner.store.database.sql_store import SqlStore
+from provisioner.store.rows import evidence_rows
 
 UNDER_WAY, PROVED = "su1-n15", "su1-n00"
 CHECKS = {

@@ -9,8 +9,8 @@ from sqlalchemy import Connection, insert
 from provisioner.api.console_map import _text
 from provisioner.model.location import Location, Port
 from provisioner.model.node import Node, NodeKind, State
-from provisioner.store.node_rows import _columns
-from provisioner.store.schema import nodes
+from provisioner.store.rows.node_rows import _columns
+from provisioner.store.schema.schema import nodes
 
 STATES = (State.RELEASED, State.RELEASED, State.CERTIFIED, State.CONVERGING, State.QUARANTINED)
 

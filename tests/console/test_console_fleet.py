@@ -11,7 +11,7 @@ from large_fleet import large_map
 from smoothness import measure
 
 from provisioner.model.input_error import InputError
-from provisioner.planning.select_expression import NODE_FIELDS, parse
+from provisioner.planning.campaigns.select_expression import NODE_FIELDS, parse
 
 SIZE = 65_536
 # ratios to an empty page's frame, which other work on the machine hardly changes; rows of the

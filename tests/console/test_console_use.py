@@ -16,7 +16,7 @@ from console_site import Site
 from provisioner.model.campaign import Campaign, CampaignState
 from provisioner.model.campaign_policy import Policy
 from provisioner.model.node import State
-from provisioner.store.campaign_rows import CampaignRows
+from provisioner.store.repositories.campaign_rows import CampaignRows
 
 PIXEL = """() => {
     const [c, m] = ['canvas', '.map-mark'].map((word) => document.querySelector(word));

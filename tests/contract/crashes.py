@@ -11,19 +11,19 @@ from rig import MemoryBmcs, Wire
 from virtual_time import VirtualClock
 
 from provisioner import quirks
-from provisioner.execution.discover import Found, introduce
-from provisioner.execution.rotation import rotate
+from provisioner.adapters.redfish.discovery import Probe, probe
+from provisioner.execution.observe.discover import Found, introduce
+from provisioner.execution.observe.rotation import rotate
 from provisioner.model.outcome import Blocker
 from provisioner.ports import BmcAddress, BmcTransport, Call, Reply, Secret, Unreachable
-from provisioner.redfish.discovery import Probe, probe
-from provisioner.sim.accounts import Account
-from provisioner.sim.bmc import make_service
-from provisioner.sim.build import build_machine
-from provisioner.sim.clock import Schedule
-from provisioner.sim.redfish_service import RedfishService
-from provisioner.store.master_key import MasterKey
-from provisioner.store.sql_store import open_store
-from provisioner.store.vault import Vault
+from provisioner.sim.hardware.build import build_machine
+from provisioner.sim.hardware.clock import Schedule
+from provisioner.sim.redfish.accounts import Account
+from provisioner.sim.redfish.bmc import make_service
+from provisioner.sim.redfish.redfish_service import RedfishService
+from provisioner.store.database.sql_store import open_store
+from provisioner.store.repositories.master_key import MasterKey
+from provisioner.store.repositories.vault import Vault
 
 URL = "https://bmc.test"
 NAME = "n/bmc"

@@ -24,8 +24,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from provisioner.event_loop import new_event_loop
 from provisioner.ports import BmcAddress, Secret
+from provisioner.runtime.event_loop import new_event_loop
 
 SESSIONS = "/redfish/v1/SessionService/Sessions"
 

@@ -5,20 +5,20 @@ from __future__ import annotations
 import asyncio
 import re
 
-from provisioner.event_loop import new_event_loop
-from provisioner.execution.discover import Found, introduce
+from provisioner.adapters.redfish.discovery import probe_all
+from provisioner.adapters.redfish.transport import RedfishTransport
+from provisioner.execution.observe.discover import Found, introduce
 from provisioner.ports import Secret
-from provisioner.redfish.discovery import probe_all
-from provisioner.redfish.transport import RedfishTransport
-from provisioner.sim.clock import FastClock
-from provisioner.sim.fault_presets import inject
-from provisioner.sim.front import Front
-from provisioner.sim.redfish_answers import Answer
-from provisioner.sim.serve import Addresses, Server
-from provisioner.sim.site import Site
-from provisioner.store.master_key import MasterKey
-from provisioner.store.sql_store import open_store
-from provisioner.store.vault import Vault
+from provisioner.runtime.event_loop import new_event_loop
+from provisioner.sim.hardware.clock import FastClock
+from provisioner.sim.redfish.redfish_answers import Answer
+from provisioner.sim.site.fault_presets import inject
+from provisioner.sim.site.front import Front
+from provisioner.sim.site.serve import Addresses, Server
+from provisioner.sim.site.site import Site
+from provisioner.store.database.sql_store import open_store
+from provisioner.store.repositories.master_key import MasterKey
+from provisioner.store.repositories.vault import Vault
 
 CARD = "su0-n00/DPU_0"
 EXPAND = "?$expand=.($levels=1)"

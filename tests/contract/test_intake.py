@@ -17,7 +17,7 @@ from crashes import BMCS, FACTORY, FATES, NAME, URL, Bench, Fuse, Killed
 from rig import MemoryBmcs, Wire
 from virtual_time import run
 
-from provisioner.execution.rotation import PASSWORD_LENGTH, new_password
+from provisioner.execution.observe.rotation import PASSWORD_LENGTH, new_password
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.ports import BmcAddress, Call, Reply, Unreachable
 

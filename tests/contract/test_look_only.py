@@ -9,10 +9,10 @@ import pytest
 from aiohttp import web
 from devices import Bmc, run
 
-from provisioner import permit
-from provisioner.nvue import NvueTransport
+from provisioner.adapters.redfish.transport import RedfishTransport
+from provisioner.adapters.switches.cumulus.nvue import NvueTransport
 from provisioner.ports import Call, LookOnly, Secret, SwitchAddress
-from provisioner.redfish.transport import RedfishTransport
+from provisioner.runtime import permit
 
 SYSTEMS = Call("GET", "/redfish/v1/Systems")
 RESET = Call("POST", "/redfish/v1/Systems/1/Actions/ComputerSystem.Reset", {"ResetType": "On"})

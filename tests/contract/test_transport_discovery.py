@@ -11,12 +11,12 @@ import threading
 import pytest
 from devices import Bmc, Broken, run
 
+from provisioner.adapters.redfish.discovery import Probe, probe, probe_all, scan
+from provisioner.adapters.redfish.ssdp import origins, ssdp
+from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.model.input_error import InputError
 from provisioner.model.outcome import Gap, Reason
 from provisioner.ports import Malformed, Unreachable
-from provisioner.redfish.discovery import Probe, probe, probe_all, scan
-from provisioner.redfish.ssdp import origins, ssdp
-from provisioner.redfish.transport import RedfishTransport
 
 
 def test_a_probe_names_what_answers_and_its_certificate() -> None:

@@ -9,6 +9,7 @@ import pytest
 from aiohttp import web
 from devices import Bmc, Broken, run
 
+from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.ports import Call as Request
 from provisioner.ports import (
     Malformed,
@@ -17,7 +18,6 @@ from provisioner.ports import (
     TooLarge,
     Unreachable,
 )
-from provisioner.redfish.transport import RedfishTransport
 
 GET = Request("GET", "/redfish/v1/Systems/1", timeout_s=5)
 POST = Request("POST", "/redfish/v1/Systems/1/Actions/ComputerSystem.Reset", {}, timeout_s=5)

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from provisioner.adapters.redfish.governor import FAILURES_MAX, WINDOW_S, LoginGovernor
 from provisioner.ports import AccountLocked, Secret
-from provisioner.redfish.governor import FAILURES_MAX, WINDOW_S, LoginGovernor
 
 URL = "https://10.0.0.9"
 

@@ -11,6 +11,8 @@ import pytest
 from aiohttp import web
 from devices import Bmc, Broken, run
 
+from provisioner.adapters.redfish import exchange
+from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.ports import Call as Request
 from provisioner.ports import (
     Malformed,
@@ -18,8 +20,6 @@ from provisioner.ports import (
     TooLarge,
     Unreachable,
 )
-from provisioner.redfish import exchange
-from provisioner.redfish.transport import RedfishTransport
 
 GET = Request("GET", "/redfish/v1/Systems/1", timeout_s=5)
 POST = Request("POST", "/redfish/v1/Systems/1/Actions/ComputerSystem.Reset", {}, timeout_s=5)

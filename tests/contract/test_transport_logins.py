@@ -11,9 +11,9 @@ import pytest
 from aiohttp import web
 from devices import SESSIONS, Bmc, run
 
+from provisioner.adapters.redfish.governor import LoginGovernor
+from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.ports import AccountLocked, Call, LoginRefused, Malformed, Unreachable
-from provisioner.redfish.governor import LoginGovernor
-from provisioner.redfish.transport import RedfishTransport
 
 SYSTEMS = Call("GET", "/redfish/v1/Systems")
 RESET = Call("POST", "/redfish/v1/Systems/1/Actions/ComputerSystem.Reset", {"ResetType": "On"})

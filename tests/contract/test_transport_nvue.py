@@ -8,7 +8,7 @@ import pytest
 from aiohttp import web
 from devices import Bmc, Broken, run
 
-from provisioner.nvue import NvueTransport
+from provisioner.adapters.switches.cumulus.nvue import NvueTransport
 from provisioner.ports import (
     AccountLocked,
     Call,

@@ -9,10 +9,10 @@ import pytest
 from aiohttp import web
 from devices import Bmc, run
 
-from provisioner.bounded_http import REDIRECTS_MAX, redirected_path
+from provisioner.adapters.bounded_http import REDIRECTS_MAX, redirected_path
+from provisioner.adapters.redfish.event_stream import RedfishStreams
+from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.ports import Call, Unreachable
-from provisioner.redfish.event_stream import RedfishStreams
-from provisioner.redfish.transport import RedfishTransport
 
 OLD, NEW = "/redfish/v1/Systems/1", "/redfish/v1/Systems/1/"
 SITE = "https://bmc.example:8443"

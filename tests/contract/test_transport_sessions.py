@@ -9,8 +9,8 @@ import pytest
 from aiohttp import web
 from devices import SESSIONS, Bmc, run
 
+from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.ports import AccountLocked, Call, PortError, Unreachable
-from provisioner.redfish.transport import RedfishTransport
 
 SYSTEMS = Call("GET", "/redfish/v1/Systems")
 RESET = Call("POST", "/redfish/v1/Systems/1/Actions/ComputerSystem.Reset", {"ResetType": "On"})
@@ -147,7 +147,7 @@ def test_s12_a_write_after_a_pause_tries_the_session_first_and_is_sent_once(monk
     async def scenario() -> None:
         async with Bmc() as bmc:
             transport = RedfishTransport()
-            monkeypatch.setattr("provisioner.redfish.transport.FRESH_S", -1.0)
+            monkeypatch.setattr("provisioner.adapters.redfish.transport.FRESH_S", -1.0)
             await transport.request(bmc.address(), SYSTEMS)
             bmc.sessions.clear()
 

@@ -7,6 +7,7 @@ import logging
 import pytest
 from devices import Bmc, run
 
+from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.model.outcome import Reason
 from provisioner.ports import (
     BmcAddress,
@@ -17,7 +18,6 @@ from provisioner.ports import (
     Malformed,
     Unreachable,
 )
-from provisioner.redfish.transport import RedfishTransport
 
 GET = Call("GET", "/redfish/v1/Systems")
 POST = Call("POST", "/redfish/v1/Systems/1/Actions/ComputerSystem.Reset", {})

@@ -8,12 +8,12 @@ import pytest
 from aiohttp import web
 from devices import Bmc, run
 
+from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.ports import Call as Request
 from provisioner.ports import (
     Unreachable,
     Upload,
 )
-from provisioner.redfish.transport import RedfishTransport
 
 GET = Request("GET", "/redfish/v1/Systems/1", timeout_s=5)
 POST = Request("POST", "/redfish/v1/Systems/1/Actions/ComputerSystem.Reset", {}, timeout_s=5)

@@ -22,13 +22,13 @@ from lives import explore, seconds
 from points import OURS, Place
 
 PATH = (
-    "control/reconciler.py",
-    "control/performer.py",
-    "control/observer.py",
-    "control/scheduler.py",
-    "control/repairs.py",
-    "control/mender.py",
-    "control/campaigns.py",
+    "control/node/reconciler.py",
+    "control/node/performer.py",
+    "control/node/observer.py",
+    "control/node/scheduler.py",
+    "control/repairs/repairs.py",
+    "control/node/mender.py",
+    "control/campaigns/campaigns.py",
     "execution/",
 )
 

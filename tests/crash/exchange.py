@@ -15,12 +15,12 @@ from losing import LosingBmcs
 from returned import HOST, node_of
 from rig import World
 
-from provisioner.control.case_desk import CaseDesk
-from provisioner.demo_site import ARTIFACTS
+from provisioner.control.repairs.case_desk import CaseDesk
+from provisioner.demo.site import ARTIFACTS
 from provisioner.model.case import Case, Ending, Origin, Stage
 from provisioner.model.node import State
-from provisioner.sim.fault_presets import inject
-from provisioner.store.case_rows import CaseRows
+from provisioner.sim.site.fault_presets import inject
+from provisioner.store.repositories.case_rows import CaseRows
 
 GPU, CARD = "GPU_SXM_5", "DPU_0"
 # what the journey's next release has a way from

@@ -22,18 +22,18 @@ from rig import MATRIX, RESTING, World
 from test_erasure_crashes import wrongs
 from test_journeys import misdeeds
 
-from provisioner.control.campaign_requests import CampaignRequests
+from provisioner.control.campaigns.campaign_requests import CampaignRequests
+from provisioner.daemon.data import read_matrix
 from provisioner.model.campaign import CampaignState
 from provisioner.model.campaign_policy import Policy
 from provisioner.model.case import Case, Ending, Stage
 from provisioner.model.node import Node, State
 from provisioner.model.operation import ActionStatus, LedgerEntry
 from provisioner.model.tenant import Tenant
-from provisioner.opening import read_matrix
-from provisioner.planning.requests import reclaim
-from provisioner.sim.fault_presets import inject
-from provisioner.store.campaign_rows import CampaignRows
-from provisioner.store.case_rows import CaseRows
+from provisioner.planning.lifecycle.operator_requests import reclaim
+from provisioner.sim.site.fault_presets import inject
+from provisioner.store.repositories.campaign_rows import CampaignRows
+from provisioner.store.repositories.case_rows import CaseRows
 
 FAULT = "queue_stuck_until_reflash"
 LADDER = [("rerun", "same"), ("cold_boot", "same"), ("reflash", "cured")]

@@ -28,9 +28,9 @@ from legs import LEGS, Leg, made, slow
 from points import LOOPS, CrashLane, Lives, Place, trace
 from returned import HOST
 
-from provisioner.execution import leaf_turns
-from provisioner.store.case_rows import CaseRows
-from provisioner.store.vault import Vault
+from provisioner.execution.actions import leaf_turns
+from provisioner.store.repositories.case_rows import CaseRows
+from provisioner.store.repositories.vault import Vault
 
 Chosen = Callable[[str, int], bool]  # whether to die at this leg's point; they count from 1
 LIMIT_S = 24 * 3600.0  # virtual, for a leg with a death in it: one without takes two hours

@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 
 from provisioner.ports import BmcAddress, Call, Reply, SwitchAddress, Unreachable
-from provisioner.sim.redfish_service import RedfishService
-from provisioner.sim.site import Site
+from provisioner.sim.redfish.redfish_service import RedfishService
+from provisioner.sim.site.site import Site
 from provisioner.twin.wires import MemoryBmcs, MemorySwitches, Wire
 
 _NUMBERED = re.compile(r"(?<=rev=|ion/)[0-9]+")  # each NVUE revision has a path of its own

@@ -15,8 +15,8 @@ from typing import Any
 import yaml
 from rig import MATRIX
 
-from provisioner.demo_site import DRIVER, OWN_CHOICE, RELEASE, DemoFiles, overlay
-from provisioner.sim.images import make_image
+from provisioner.demo.site import DRIVER, OWN_CHOICE, RELEASE, DemoFiles, overlay
+from provisioner.sim.hardware.images import make_image
 
 NEXT = "site-next"
 BFB, NIC = "bf-bundle-next.bfb", "fw-next.bin"

@@ -19,8 +19,8 @@ from contextvars import Context, ContextVar, copy_context
 from pathlib import Path
 from typing import Any, TypeVar
 
-from provisioner.log_context import named
-from provisioner.store.lanes import Lane, Work
+from provisioner.runtime.log_context import named
+from provisioner.store.database.lanes import Lane, Work
 
 Result = TypeVar("Result")
 ROOT = Path(__file__).parents[2]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from provisioner.execution.cable_ends import Look, between, read
+from provisioner.execution.observe.cable_ends import Look, between, read
 
 GOOD = """device mlx5_0
      rx_crc_errors_phy: 12

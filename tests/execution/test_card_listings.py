@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from provisioner.execution.collector import merge
+from provisioner.execution.observe.collector import merge
 from provisioner.model.inventory import Component, Inventory
 from provisioner.model.node import BmcRef, Node
-from provisioner.planning.inband_facts import InbandFacts
+from provisioner.planning.intake.inband_facts import InbandFacts
 
 HOST = BmcRef(name="host", kind="host", url="https://10.0.0.1")
 CARD = BmcRef(name="DPU_0", kind="dpu", url="https://10.0.0.2")

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.checks import fabric
-from provisioner.checks.rail_port import Member, RailPort
-from provisioner.execution.fabric_lines import (
+from provisioner.checks.fabric import fabric
+from provisioner.checks.fabric.rail_port import Member, RailPort
+from provisioner.execution.validate.fabric_lines import (
     CLEAN,
     FOLDER,
     LOOK,
@@ -21,7 +21,7 @@ from provisioner.execution.fabric_lines import (
     measure,
     serve,
 )
-from provisioner.execution.fabric_outputs import sections
+from provisioner.execution.validate.fabric_outputs import sections
 
 RULE = "-" * 87
 OWN = f"{MARK}_{os.getpid()}"  # other tests mark theirs at the same time on this machine

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provisioner.checks import fabric
 from provisioner.checks.check import CheckContext
-from provisioner.checks.rail_port import Member, RailPort
-from provisioner.execution.fabric_outputs import nccl_rail, rdma_rail, sections, slowest
+from provisioner.checks.fabric import fabric
+from provisioner.checks.fabric.rail_port import Member, RailPort
+from provisioner.execution.validate.fabric_outputs import nccl_rail, rdma_rail, sections, slowest
 from provisioner.model.fabric_session import FabricRun, RailRun
 from provisioner.model.health import Evidence
 

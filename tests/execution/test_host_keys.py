@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
-from provisioner.execution.artifacts import Artifacts
-from provisioner.execution.host_keys import credential_of, host_key, login_of
-from provisioner.execution.os_images import OsImages
+from provisioner.execution.actions.host_keys import credential_of, host_key, login_of
+from provisioner.execution.artifacts.artifacts import Artifacts
+from provisioner.execution.artifacts.os_images import OsImages
 from provisioner.model.input_error import InputError
 from provisioner.model.node import Node, NodeKind
-from provisioner.store.master_key import MasterKey
-from provisioner.store.sql_store import open_store
-from provisioner.store.vault import Vault
+from provisioner.store.database.sql_store import open_store
+from provisioner.store.repositories.master_key import MasterKey
+from provisioner.store.repositories.vault import Vault
 
 NODE = Node(id="n0", kind=NodeKind.HOST)
 

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.execution.artifacts import Artifacts
-from provisioner.execution.os_images import OsImages
+from provisioner.execution.artifacts.artifacts import Artifacts
+from provisioner.execution.artifacts.os_images import OsImages
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.planning.deployment import MIB, ImageFile, read_range
+from provisioner.planning.erasure.deployment import MIB, ImageFile, read_range
 
 CLUSTER = 1 << 16
 needs_qemu = pytest.mark.skipif(

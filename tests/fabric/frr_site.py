@@ -19,9 +19,9 @@ from frr_switch import FrrSwitch
 
 from provisioner.model.place import NodePlace, RailEnd, SwitchPlace, Uplink
 from provisioner.model.tenant import Outside
-from provisioner.planning.address_plan import AddressPlan
-from provisioner.planning.addressing import Addressing
-from provisioner.planning.place_ports import Ports
+from provisioner.planning.places.address_plan import AddressPlan
+from provisioner.planning.places.addressing import Addressing
+from provisioner.planning.places.place_ports import Ports
 
 PLAN = AddressPlan(units=1, rails=2, nodes=4, spines=2, tenants=8)
 NODES = 4

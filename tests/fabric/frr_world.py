@@ -16,27 +16,27 @@ from frr_boxes import Box
 from frr_nvue import PASSWORD, USER
 from frr_site import BMC, LEAF_OOB, NODES, PLAN, STORAGE_HOST, FrrSite
 
-from provisioner.control.performer import Performer
-from provisioner.control.tenant_keeper import TenantKeeper
-from provisioner.execution.hold import Hold
-from provisioner.execution.reach import Reach
-from provisioner.execution.tenancy import Tenancy
-from provisioner.execution.tenant_sessions import TenantSessions
-from provisioner.execution.vrf_fabric import VrfIsolation
-from provisioner.execution.work import Site as Effects
+from provisioner.adapters.switches.cumulus.nvue import NvueTransport
+from provisioner.control.fabric.tenant_keeper import TenantKeeper
+from provisioner.control.node.performer import Performer
+from provisioner.execution.actions.hold import Hold
+from provisioner.execution.actions.reach import Reach
+from provisioner.execution.actions.work import Site as Effects
+from provisioner.execution.tenancy.tenancy import Tenancy
+from provisioner.execution.tenancy.tenant_sessions import TenantSessions
+from provisioner.execution.tenancy.vrf_fabric import VrfIsolation
 from provisioner.model.certificate import Certificate
 from provisioner.model.location import Location, Port
 from provisioner.model.node import BmcRef, Node, NodeKind, Placement, State
 from provisioner.model.operation import OperationStatus
 from provisioner.model.outcome import Blocker
 from provisioner.model.tenant import ReleaseProof
-from provisioner.nvue import NvueTransport
-from provisioner.planning.lifecycle import Fence, Release
-from provisioner.planning.tenants import Request
+from provisioner.planning.lifecycle.decide import Fence, Release
+from provisioner.planning.tenancy.tenants import Request
 from provisioner.ports import Secret, ShellCommand, ShellOutput
+from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
 from provisioner.store import open_store
-from provisioner.wall_clock import WallClock
 
 # Real switches take seconds where this takes a tenth.
 QUICK = {

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from release_rig import FEW, LEAF, NODE, Bench, play
 
-from provisioner.control.performer import Performer
-from provisioner.execution.hold import Hold
+from provisioner.control.node.performer import Performer
+from provisioner.execution.actions.hold import Hold
 from provisioner.model.node import Placement
 from provisioner.model.outcome import Reason
-from provisioner.planning.lifecycle import Fence
+from provisioner.planning.lifecycle.decide import Fence
 
 
 async def fenced(bench: Bench, stored: Placement, seen: Placement) -> Any:

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 from release_rig import FEW, MATRIX, NODE, Bench, bad, play, trees
 
-from provisioner.execution.release_recheck import Rechecks
-from provisioner.execution.release_sequence import Releases
-from provisioner.execution.tenancy import Tenancy
+from provisioner.execution.tenancy.release_recheck import Rechecks
+from provisioner.execution.tenancy.release_sequence import Releases
+from provisioner.execution.tenancy.tenancy import Tenancy
 from provisioner.model.location import Port
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.release import GateCheck, Verdict
-from provisioner.planning.address_plan import AddressPlan
-from provisioner.planning.release_ask import FAR_LEAVES_MAX, far_leaves
-from provisioner.sim.switch import Switch
+from provisioner.planning.places.address_plan import AddressPlan
+from provisioner.planning.release.release_ask import FAR_LEAVES_MAX, far_leaves
+from provisioner.sim.switches.switch import Switch
 
 FAR = "leaf-su0-r7"  # of another node of the tenant; the released one has no cable there
 PLAN = AddressPlan(route_target_as=64512, vni_first=5001)

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.execution import release_probes as sending
+from provisioner.execution.tenancy import release_probes as sending
 from provisioner.model.release import GateCheck, Verdict
-from provisioner.planning import release_probes
-from provisioner.planning.release_probes import Errand, Partners, Ping
+from provisioner.planning.release import release_probes
+from provisioner.planning.release.release_probes import Errand, Partners, Ping
 
 HERE = "127.0.0.1"
 needs_ip = pytest.mark.skipif(

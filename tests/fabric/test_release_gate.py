@@ -9,7 +9,7 @@ from release_faults import FAULTS
 from release_rig import FEW, LEAF, NODE, OTHER_LEAF, Bench, bad, play
 
 from provisioner.model.release import GateCheck, Verdict
-from provisioner.planning.release_gate import blockers
+from provisioner.planning.release.release_gate import blockers
 
 
 def test_a_release_without_a_fault_passes_every_row() -> None:

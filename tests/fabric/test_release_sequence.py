@@ -8,14 +8,14 @@ from typing import Any
 from release_faults import starts_otherwise
 from release_rig import FEW, LEAF, PEER, Bench, play, trees
 
-from provisioner.control.release_watch import ReleaseWatch
-from provisioner.execution.release_sequence import proved
+from provisioner.control.watch.release_watch import ReleaseWatch
+from provisioner.execution.tenancy.release_sequence import proved
 from provisioner.model.certificate import Certificate
 from provisioner.model.node import Node, Placement, State
 from provisioner.model.operation import OperationStatus
 from provisioner.model.release import GateCheck
 from provisioner.model.tenant import ReleaseProof
-from provisioner.planning import release_proof
+from provisioner.planning.release import release_proof
 
 CERTIFICATE = Certificate(
     id="c-1",

@@ -13,14 +13,17 @@ from typing import Any
 from fault_exchange import CARD_URL, NAME, NODE, URL, MemoryExchange
 from virtual_time import VirtualClock
 
-from provisioner.execution.artifacts import Artifacts
-from provisioner.execution.collector import Collector
+from provisioner.adapters.redfish.client import Redfish
+from provisioner.adapters.redfish.governor import LoginGovernor
+from provisioner.adapters.redfish.transport import RedfishTransport
+from provisioner.execution.actions.hold import Hold
+from provisioner.execution.actions.once import blocked
+from provisioner.execution.actions.reach import Reach
+from provisioner.execution.actions.work import Site as Effects
+from provisioner.execution.artifacts.artifacts import Artifacts
 from provisioner.execution.executor import Executor
-from provisioner.execution.hold import Hold
-from provisioner.execution.once import blocked
-from provisioner.execution.reach import Reach
-from provisioner.execution.rotation import rotate
-from provisioner.execution.work import Site as Effects
+from provisioner.execution.observe.collector import Collector
+from provisioner.execution.observe.rotation import rotate
 from provisioner.model.inventory import Activation
 from provisioner.model.node import BmcRef, Node, NodeKind
 from provisioner.model.operation import ActionStatus
@@ -31,16 +34,13 @@ from provisioner.ports import (
     PortError,
     Secret,
 )
-from provisioner.redfish.client import Redfish
-from provisioner.redfish.governor import LoginGovernor
-from provisioner.redfish.transport import RedfishTransport
 from provisioner.settings import Settings
-from provisioner.sim.front import Front
-from provisioner.sim.images import make_image
-from provisioner.sim.site import Site
-from provisioner.store.master_key import MasterKey
-from provisioner.store.sql_store import open_store
-from provisioner.store.vault import Vault
+from provisioner.sim.hardware.images import make_image
+from provisioner.sim.site.front import Front
+from provisioner.sim.site.site import Site
+from provisioner.store.database.sql_store import open_store
+from provisioner.store.repositories.master_key import MasterKey
+from provisioner.store.repositories.vault import Vault
 from provisioner.twin.hosts import MemoryRunner, MemoryShell
 
 NEW = "9.9"

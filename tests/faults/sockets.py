@@ -10,13 +10,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any
 
-from provisioner.event_loop import new_event_loop
+from provisioner.adapters.redfish.pinning import presented_fingerprint
 from provisioner.ports import BmcAddress, Secret
-from provisioner.redfish.pinning import presented_fingerprint
-from provisioner.sim.clock import FastClock
-from provisioner.sim.front import Front
-from provisioner.sim.serve import Addresses, Server
-from provisioner.sim.site import Site
+from provisioner.runtime.event_loop import new_event_loop
+from provisioner.sim.hardware.clock import FastClock
+from provisioner.sim.site.front import Front
+from provisioner.sim.site.serve import Addresses, Server
+from provisioner.sim.site.site import Site
 
 NODE = "su0-n00"
 SPEED = 400.0  # a BMC's restart of minutes passes in less than a second

@@ -12,8 +12,8 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from provisioner.agent.tls import open_authority
-from provisioner.bounded_listener import BoundedListener, Limits, handlers_of, peer_of
+from provisioner.adapters.agent.tls import open_authority
+from provisioner.runtime.bounded_listener import BoundedListener, Limits, handlers_of, peer_of
 
 SILENT = 1100
 

@@ -13,12 +13,12 @@ import pytest
 import virtual_time
 from drill import Drill, step
 
-from provisioner.execution.once import Act, Sent, Snapshot, once
+from provisioner.execution.actions.once import Act, Sent, Snapshot, once
 from provisioner.model.operation import ActionStatus, LedgerEntry
 from provisioner.model.plan import StepKind
 from provisioner.ports import StoreFailed
-from provisioner.store.sql_store import open_store
-from provisioner.wall_clock import STEP_MAX_S, WallClock
+from provisioner.runtime.wall_clock import STEP_MAX_S, WallClock
+from provisioner.store.database.sql_store import open_store
 
 DAY_S = 86_400.0
 

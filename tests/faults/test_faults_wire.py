@@ -10,12 +10,12 @@ import pytest
 from sockets import NODE, Served, run, served
 
 from provisioner import quirks
+from provisioner.adapters.redfish.client import Redfish, TaskRef
+from provisioner.adapters.redfish.governor import LoginGovernor
+from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.ports import BmcAddress, Call, CertificateChanged, Reply, Unreachable
-from provisioner.redfish.client import Redfish, TaskRef
-from provisioner.redfish.governor import LoginGovernor
-from provisioner.redfish.transport import RedfishTransport
-from provisioner.sim.fault_presets import ALL, inject
-from provisioner.sim.images import make_image
+from provisioner.sim.hardware.images import make_image
+from provisioner.sim.site.fault_presets import ALL, inject
 
 SYSTEM = Call("GET", "/redfish/v1/Systems/1", timeout_s=20)
 READS = 210  # more than a BMC takes connections

@@ -11,10 +11,10 @@ import pytest
 import virtual_time
 from drill import Drill
 
-from provisioner.control.overload import CALM_SAMPLES, Overload, measured
-from provisioner.control.scheduler import Scheduler
+from provisioner.control.engine.overload import CALM_SAMPLES, Overload, measured
+from provisioner.control.node.scheduler import Scheduler
 from provisioner.model.node import Node, NodeKind, State
-from provisioner.planning.overload import Level, Load, level, strains
+from provisioner.planning.lifecycle.overload import Level, Load, level, strains
 from provisioner.settings import Settings
 
 CALM = Load(descriptors=50, descriptors_max=1024, disk_free_bytes=100 * 1024**3)

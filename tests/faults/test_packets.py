@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from sockets import Peer, listening, reset, run, served, through, wire
 
+from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.ports import BmcAddress, Call, PortError, Unreachable
-from provisioner.redfish.transport import RedfishTransport
 
 LIMIT_S = 1.5
 GET = Call("GET", "/redfish/v1", timeout_s=LIMIT_S)

@@ -19,21 +19,20 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from provisioner.adapters.playbooks.events import Events
+from provisioner.adapters.redfish.sse import SseReader
 from provisioner.api import table
-from provisioner.execution import bundles
+from provisioner.execution.artifacts import bundles
 from provisioner.model.bundle import MANIFEST
 from provisioner.model.health import Evidence
 from provisioner.model.node import Node, NodeKind
-from provisioner.planning.pushed_alerts import Source, told
-from provisioner.planning.pushed_nodes import Directory
-from provisioner.playbooks.events import Events
+from provisioner.planning.watch.pushed_alerts import Source, told
+from provisioner.planning.watch.pushed_nodes import Directory
 from provisioner.ports import Reply
-from provisioner.redfish.sse import SseReader
 
 PACKAGE = Path(__file__).resolve().parents[2] / "provisioner"
 # nothing from outside comes here, or a person's own files come through what is listed below
-INSIDE = ("sim", "twin", "cli", "store", "demo", "demo_site", "demo_stay", "simulated_agents",
-          "simulated_runner")  # fmt: skip
+INSIDE = ("sim", "twin", "cli", "store", "demo")
 OUTSIDE = frozenset({"Any", "Json", "Reply", "bytes", "Evidence", "Tree", "object"})
 TEXTS = frozenset(
     {"text", "texts", "raw", "body", "document", "answer", "answers", "output", "outputs",
@@ -62,7 +61,7 @@ def sources() -> Mapping[str, ast.Module]:
     modules = {}
     for file in sorted(PACKAGE.rglob("*.py")):
         parts = file.relative_to(PACKAGE).with_suffix("").parts
-        if parts[0] not in INSIDE:
+        if parts[0] not in INSIDE and parts[:2] != ("adapters", "simulated"):
             module = ".".join(part for part in parts if part != "__init__")
             modules[module] = ast.parse(file.read_text())
     return modules
@@ -199,7 +198,7 @@ def api_bodies(data: bytes, how: int) -> object:
 
 def webhook(data: bytes, how: int) -> object:
     source = Source(name="fuzz", format="alertmanager" if how // 2 % 2 else "plain")
-    said = _document(data, how, "planning.pushed_alerts")
+    said = _document(data, how, "planning.watch.pushed_alerts")
     if how % 2:  # what it lists, rather than what it is
         said = {"alerts": [said, {"labels": said, "status": "firing"}], "ports": [said]}
     seen = told(source, said, Directory(NODES, {"su0-n01": ["S1"]}), 1_790_000_000.0)
@@ -228,7 +227,7 @@ def stream_of(data: bytes, how: int) -> object:
 
 def playbook(data: bytes, how: int) -> object:
     reader = Events(("su0-n01",))
-    built_in = json.dumps(built(data, (*words_of("playbooks.events"), "su0-n01"))).encode()
+    built_in = json.dumps(built(data, (*words_of("adapters.playbooks.events"), "su0-n01"))).encode()
     said = reader.feed(built_in + b"\n" if how % 2 else data)
     assert all(host == "su0-n01" for host, _ in said)
     return said

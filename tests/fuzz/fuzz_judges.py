@@ -12,7 +12,16 @@ from pathlib import Path
 
 import atheris
 
-READERS = ("agent", "api", "checks", "execution", "planning", "playbooks", "redfish", "switches")
+READERS = (
+    "adapters.agent",
+    "api",
+    "checks",
+    "execution",
+    "planning",
+    "adapters.playbooks",
+    "adapters.redfish",
+    "switches",
+)
 with atheris.instrument_imports(include=[f"provisioner.{name}" for name in READERS]):
     import attempts
 

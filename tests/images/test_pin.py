@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from provisioner.execution.maintenance_boot import unusable
+from provisioner.execution.steps.maintenance_boot import unusable
 from provisioner.model.matrix import UNKNOWN, Pin
 
 BUILT = Pin(version="ab" * 32, artifact="maintenance.iso", sha256="cd" * 32)

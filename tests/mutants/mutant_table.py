@@ -22,17 +22,17 @@ class Row:
 TABLE = (
     Row(
         "sending an action at most once",
-        ("provisioner.execution.once:*",),
+        ("provisioner.execution.actions.once:*",),
         ("tests/simulation/test_once.py", "tests/simulation/test_once_open_intents.py"),
     ),
     Row(
         "the gate of a release",
         (
-            "provisioner.planning.release_gate:*",
-            "provisioner.planning.release_gate_routes:*",
-            "provisioner.planning.release_ask:*",
-            "provisioner.planning.release_proof:*",
-            "provisioner.planning.port_isolation:*",
+            "provisioner.planning.release.release_gate:*",
+            "provisioner.planning.release.release_gate_routes:*",
+            "provisioner.planning.release.release_ask:*",
+            "provisioner.planning.release.release_proof:*",
+            "provisioner.planning.release.port_isolation:*",
         ),
         (
             "tests/planning/test_release_rows.py",
@@ -45,19 +45,19 @@ TABLE = (
     Row(
         "the order of a release and of a fence",
         (
-            "provisioner.execution.release_sequence:*",
-            "provisioner.execution.release_recheck:*",
-            "provisioner.control.performer:Performer._fence",
-            "provisioner.control.performer:Performer._release",
+            "provisioner.execution.tenancy.release_sequence:*",
+            "provisioner.execution.tenancy.release_recheck:*",
+            "provisioner.control.node.performer:Performer._fence",
+            "provisioner.control.node.performer:Performer._release",
         ),
         ("tests/fabric",),
     ),
     Row(
         "where ports are, read back",
         (
-            "provisioner.execution.leaf:*",
-            "provisioner.execution.leaf_line:*",
-            "provisioner.execution.tenancy:*",
+            "provisioner.execution.tenancy.leaf:*",
+            "provisioner.execution.tenancy.leaf_line:*",
+            "provisioner.execution.tenancy.tenancy:*",
         ),
         (
             "tests/simulation/test_tenancy.py",
@@ -67,7 +67,10 @@ TABLE = (
     ),
     Row(
         "certification",
-        ("provisioner.planning.certification:*", "provisioner.planning.gates:*"),
+        (
+            "provisioner.planning.certification.certification:*",
+            "provisioner.planning.certification.gates:*",
+        ),
         (
             "tests/planning/test_certification.py",
             "tests/planning/test_certificate_validity.py",
@@ -76,7 +79,7 @@ TABLE = (
     ),
     Row(
         "epochs and fencing in the store",
-        ("provisioner.store.operation_rows:*",),
+        ("provisioner.store.rows.operation_rows:*",),
         ("tests/store/test_store_fencing.py", "tests/store/test_store_rows.py"),
         "not server and not threads and not file",  # what is written is the same on every database
     ),
@@ -97,26 +100,26 @@ TABLE = (
 
 # Mutants that no test can tell from the code, with the reason. They count as not killed.
 EQUIVALENT: dict[str, str] = {
-    "provisioner.planning.release_gate:judge: "
+    "provisioner.planning.release.release_gate:judge: "
     "leaf is None or state is None => state is None": "without a leaf there is no state of a port",
-    "provisioner.planning.release_gate_routes:_remainder: 0 in default=0 => 1": (
+    "provisioner.planning.release.release_gate_routes:_remainder: 0 in default=0 => 1": (
         "without a network of the node nothing is covered, however short a prefix is"
     ),
-    "provisioner.planning.release_gate_routes:_remainder: network.prefixlen >= lengths and "
+    "provisioner.planning.release.release_gate_routes:_remainder: network.prefixlen >= lengths and "
     "any((_covers(m, network) for m in mine)) => any((_covers(m, network) for m in mine))": (
         "no network covers a shorter prefix: the length is asked first because it is cheap"
     ),
-    "provisioner.store.operation_rows:open_operation: "
+    "provisioner.store.rows.operation_rows:open_operation: "
     "if _active_of(connection, node) is not None => False": (
         "the unique index decides as well; to look first spares the error in its log"
     ),
-    "provisioner.store.operation_rows:intend: entry.model_dump(mode='json') => no argument": (
+    "provisioner.store.rows.operation_rows:intend: entry.model_dump(mode='json') => no argument": (
         "a member of StrEnum is written as its text by either driver"
     ),
-    "provisioner.store.operation_rows:settle: settled.model_dump(mode='json') => no argument": (
+    "provisioner.store.rows.operation_rows:settle: settled.model_dump(mode='json') => no argument": (  # noqa: E501
         "a member of StrEnum is written as its text by either driver"
     ),
-    "provisioner.store.operation_rows:last_entry: 1 => 2": (
+    "provisioner.store.rows.operation_rows:last_entry: 1 => 2": (
         "the first row is taken of however many are read"
     ),
 }

@@ -12,10 +12,10 @@ import pynetbox
 import yaml
 from program import Done, run
 
+from provisioner.daemon.data import Data, open_data
 from provisioner.model.inventory import Inventory
 from provisioner.model.location import Location, Port
 from provisioner.model.node import BmcRef, Node, NodeKind, State
-from provisioner.opening import Data, open_data
 
 
 def host(number: int) -> Node:

@@ -6,8 +6,8 @@ from netbox_scenario import INVENTORY, NODES
 
 from provisioner.model.netbox import NetBoxKind, NetBoxObject, Verb
 from provisioner.model.node import NodeKind
-from provisioner.planning.netbox_mirror import changes_of, wanted_of
-from provisioner.planning.netbox_source import expected_of
+from provisioner.planning.intake.netbox_mirror import changes_of, wanted_of
+from provisioner.planning.intake.netbox_source import expected_of
 
 ROLES = {NodeKind.HOST: "gpu-server", NodeKind.SWITCH: "switch"}
 WANTED = wanted_of(NODES, {"su0-n01": INVENTORY}, ROLES)

@@ -12,7 +12,7 @@ from provisioner.model.location import Port
 from provisioner.model.node import Node, NodeKind, Placement, State
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.plan import Disruption, Plan, Step, StepKind
-from provisioner.planning import certification
+from provisioner.planning.certification import certification
 
 NOW = 1_750_000_000.0
 DAY = 86400.0

@@ -25,7 +25,7 @@ from provisioner.model.node import Boots, Node, NodeKind, Placement, State
 from provisioner.model.operation import ActionStatus, LedgerEntry
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.plan import Disruption, Plan, Step, StepKind
-from provisioner.planning.explain import Situation
+from provisioner.planning.lifecycle.explain import Situation
 
 NOW = 1_700_000_000.0
 HOUR_S, DAY_S = 3600.0, 86400.0

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 
-from provisioner.planning.isolation import next_round
-from provisioner.planning.isolation_words import (
+from provisioner.planning.fault_location.isolation import next_round
+from provisioner.planning.fault_location.isolation_words import (
     ALL_RAILS,
     Blame,
     Cell,

@@ -16,8 +16,8 @@ from provisioner.model.leaf_state import (
 )
 from provisioner.model.location import Port
 from provisioner.model.release import LeafRecord
-from provisioner.planning import release_gate
-from provisioner.planning.release_ask import GateAsk, record_of
+from provisioner.planning.release import release_gate
+from provisioner.planning.release.release_ask import GateAsk, record_of
 
 PEER, MAC, TARGET = "192.0.2.1", "94:6d:ae:00:00:01", "64512:5001"
 BOTH = ("inbound", "outbound")

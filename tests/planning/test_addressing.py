@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from provisioner.model.input_error import InputError
 from provisioner.model.place import LEAF, NodePlace, RailEnd, SwitchPlace, TenantPlace, Uplink
-from provisioner.planning.address_plan import AddressPlan, Names, Widths, parse, problems
-from provisioner.planning.addressing import Addressing
-from provisioner.planning.place_ports import Ports
-from provisioner.planning.place_text import Gazetteer, NoPlace
+from provisioner.planning.places.address_plan import AddressPlan, Names, Widths, parse, problems
+from provisioner.planning.places.addressing import Addressing
+from provisioner.planning.places.place_ports import Ports
+from provisioner.planning.places.place_text import Gazetteer, NoPlace
 
 SHIPPED = AddressPlan()
 THREE_TIERS = AddressPlan(

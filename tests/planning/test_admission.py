@@ -8,7 +8,7 @@ from provisioner.model.inventory import Activation
 from provisioner.model.location import Port
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.plan import Disruption, Step, StepKind
-from provisioner.planning.admission import admit, neighbours_busy, switch_limit, tier
+from provisioner.planning.lifecycle.admission import admit, neighbours_busy, switch_limit, tier
 
 PERCENT = 25
 

@@ -7,7 +7,7 @@ import pytest
 from provisioner.model.location import Location
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.tenant import Tenant
-from provisioner.planning.allocation import allocate
+from provisioner.planning.lifecycle.allocation import allocate
 
 
 def host(index: int, state: State = State.CERTIFIED, tenant: str = "") -> Node:

@@ -6,7 +6,7 @@ import pytest
 
 from provisioner.model.campaign_policy import Domain, Limit, Policy, Window
 from provisioner.model.input_error import InputError
-from provisioner.planning.campaign_policy_text import parse_policy
+from provisioner.planning.campaigns.campaign_policy_text import parse_policy
 
 FILE = """
 canary: {size: 8, soak: 2h, failures: 0}

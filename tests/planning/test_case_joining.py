@@ -9,8 +9,8 @@ import pytest
 from provisioner.model.alert import Alert, Classification
 from provisioner.model.case import Case, JoinedReport, Origin, Service, Stage
 from provisioner.model.node import Node, NodeKind, State
-from provisioner.planning import case_joining as joining
-from provisioner.planning.case_policy import CasePolicy, is_planned
+from provisioner.planning.repair import case_joining as joining
+from provisioner.planning.repair.case_policy import CasePolicy, is_planned
 
 NOW, DAY_S = 1_000_000.0, 86400.0
 SERVING = Node(id="n", kind=NodeKind.HOST, state=State.RELEASED, tenant="red")

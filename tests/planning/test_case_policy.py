@@ -8,8 +8,8 @@ from provisioner.model.alert import Alert, Classification
 from provisioner.model.case import Case, Fault, Origin, Service
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.planning import case_policy
-from provisioner.planning.case_policy import CasePolicy
+from provisioner.planning.repair import case_policy
+from provisioner.planning.repair.case_policy import CasePolicy
 
 NOW, DAY_S = 1_000_000.0, 86400.0
 

@@ -27,7 +27,7 @@ from provisioner.model.inventory import Component, Device, DeviceKind
 from provisioner.model.location import Location
 from provisioner.model.node import NodeKind, State
 from provisioner.model.outcome import Reason
-from provisioner.planning import certification
+from provisioner.planning.certification import certification
 
 
 def test_a_certificate_names_what_was_proved_and_by_what() -> None:

@@ -25,7 +25,7 @@ from provisioner.model.health import CheckResult, Finding, Gate, Severity, Verdi
 from provisioner.model.inventory import Inventory
 from provisioner.model.node import Node, NodeKind, Placement, State
 from provisioner.model.outcome import Reason
-from provisioner.planning import certification
+from provisioner.planning.certification import certification
 
 
 def reasons(**changes: Any) -> list[tuple[Reason, str]]:

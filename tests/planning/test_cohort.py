@@ -11,8 +11,15 @@ from hypothesis import strategies as st
 from provisioner.model.cohort import Baseline, Sample
 from provisioner.model.health import CheckResult, Gate, HealthReport, Verdict
 from provisioner.model.inventory import Inventory
-from provisioner.planning.baseline import LearningPolicy, NotLearned, learn
-from provisioner.planning.cohort import Policy, applied, judge, outliers, sample_of, siblings
+from provisioner.planning.certification.baseline import LearningPolicy, NotLearned, learn
+from provisioner.planning.certification.cohort import (
+    Policy,
+    applied,
+    judge,
+    outliers,
+    sample_of,
+    siblings,
+)
 
 POLICY = Policy()
 LEARNING = LearningPolicy()

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from provisioner.model.cohort import Sample
-from provisioner.planning.cohort import Policy, judge, judged
+from provisioner.planning.certification.cohort import Policy, judge, judged
 
 METRICS = (
     "busbw_gb_s/host",

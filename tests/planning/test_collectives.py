@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection
 import pytest
 
 from provisioner.model.outcome import Reason
-from provisioner.planning.collectives import ROUNDS_MAX, blockers, round_of
-from provisioner.planning.isolation_words import (
+from provisioner.planning.fault_location.collectives import ROUNDS_MAX, blockers, round_of
+from provisioner.planning.fault_location.isolation_words import (
     Fabric,
     FabricLink,
     FabricNode,

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from provisioner.demo_site import BASE, RELEASE, overlay
+from provisioner.daemon.data import read_matrix
+from provisioner.demo.site import BASE, RELEASE, overlay
 from provisioner.model.node import Node, NodeKind, State
-from provisioner.opening import read_matrix
-from provisioner.planning.erasure import policy_of
-from provisioner.planning.reclaiming import find_return_obstacles
+from provisioner.planning.erasure.erasure import policy_of
+from provisioner.planning.lifecycle.reclaiming import find_return_obstacles
 from provisioner.settings import Settings
 
 MATRIX = Path(__file__).parents[2] / "firmware_matrix.yaml"

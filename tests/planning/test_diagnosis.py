@@ -10,10 +10,10 @@ from provisioner.model.case import Fault, PartClass, RemedyKind
 from provisioner.model.inventory import Device, DeviceKind, Inventory
 from provisioner.model.location import Port
 from provisioner.model.node import Node, NodeKind
-from provisioner.planning.diagnosis import Diagnosis, diagnose, rules
-from provisioner.planning.part_names import at_missing, gone_of, named, names_of, of_missing
-from provisioner.planning.parts import parts_of
-from provisioner.planning.remedies import ladders
+from provisioner.planning.certification.part_changes import parts_of
+from provisioner.planning.repair.diagnosis import Diagnosis, diagnose, rules
+from provisioner.planning.repair.part_names import at_missing, gone_of, named, names_of, of_missing
+from provisioner.planning.repair.remedies import ladders
 
 SENTENCES = {
     "Xid 79 accuses the GPU": (

@@ -8,7 +8,13 @@ import pytest
 
 from provisioner.model.erasure import Disk, Method, Result
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.planning.disk_answers import DISKS_MAX, disks, erased, read_back, step_result
+from provisioner.planning.erasure.disk_answers import (
+    DISKS_MAX,
+    disks,
+    erased,
+    read_back,
+    step_result,
+)
 
 NVME = {
     "name": "/dev/nvme0n1",

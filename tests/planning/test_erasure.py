@@ -16,7 +16,7 @@ from provisioner.model.erasure import (
     Result,
 )
 from provisioner.model.node import Node, NodeKind, State
-from provisioner.planning.erasure import (
+from provisioner.planning.erasure.erasure import (
     certificate,
     certificate_text,
     changed,

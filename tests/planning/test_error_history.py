@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from provisioner.model.health import CheckResult, Gate, HealthReport, Verdict
-from provisioner.planning.error_history import (
+from provisioner.planning.certification.error_history import (
     evidence_of,
     history,
     judged,

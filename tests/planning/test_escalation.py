@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provisioner.checks.error_codes import Family
-from provisioner.checks.xid_events import events_of
-from provisioner.planning.escalation import escalate, occurrences
-from provisioner.planning.escalation_rules import (
+from provisioner.checks.xid.error_codes import Family
+from provisioner.checks.xid.xid_events import events_of
+from provisioner.planning.certification.escalation import escalate, occurrences
+from provisioner.planning.certification.escalation_rules import (
     DAY_S,
     HOUR_S,
     RULES,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from email.utils import formatdate
 
 from provisioner.model.matrix import MAINTENANCE, Matrix, Pin
-from provisioner.planning.examination import (
+from provisioner.planning.intake.examination import (
     Standing,
     artifact,
     clocks,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from provisioner.daemon.data import read_secrets
 from provisioner.model.input_error import InputError
 from provisioner.model.node import NodeKind
-from provisioner.opening import read_secrets
-from provisioner.planning.expected_text import parse
+from provisioner.planning.intake.expected_text import parse
 
 GOOD = """\
 site: fra1

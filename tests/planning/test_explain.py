@@ -12,8 +12,8 @@ import pytest
 from explain_situations import GPU, NOW, SILENT, SITUATIONS, node, plan
 
 from provisioner.model.node import State
-from provisioner.planning.explain import Situation, explain
-from provisioner.planning.explain_words import ago, span, word
+from provisioner.planning.lifecycle.explain import Situation, explain
+from provisioner.planning.lifecycle.explain_words import ago, span, word
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "explain"
 

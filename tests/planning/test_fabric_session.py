@@ -15,10 +15,10 @@ from provisioner.model.health import CheckResult, Gate, HealthReport, Verdict
 from provisioner.model.location import Port
 from provisioner.model.node import Node, NodeKind, Placement, State
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.planning import fabric_rounds as tests_of
-from provisioner.planning import fabric_session as rules
-from provisioner.planning.fabric_verdicts import blockers_of, partners_of
-from provisioner.planning.isolation_words import FabricTest, Round, Verdicts
+from provisioner.planning.fault_location import fabric_rounds as tests_of
+from provisioner.planning.fault_location import fabric_session as rules
+from provisioner.planning.fault_location.fabric_verdicts import blockers_of, partners_of
+from provisioner.planning.fault_location.isolation_words import FabricTest, Round, Verdicts
 
 POLICY = rules.SessionPolicy(gather_s=600.0)
 RAILS = 4

@@ -12,8 +12,14 @@ from provisioner.model.certificate import Certificate, GateProof
 from provisioner.model.health import CheckResult, Gate, HealthReport, Verdict
 from provisioner.model.node import NodeKind
 from provisioner.model.outcome import Reason
-from provisioner.planning import attestation, gates
-from provisioner.planning.selection import Cause, Change, SelectionPolicy, Standing, select
+from provisioner.planning.certification import attestation, gates
+from provisioner.planning.certification.check_selection import (
+    Cause,
+    Change,
+    SelectionPolicy,
+    Standing,
+    select,
+)
 from provisioner.settings import Settings
 
 DAY = 86400.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from provisioner.model.recovery import DatabaseLook, HighWater
-from provisioner.planning.high_water import judge
+from provisioner.planning.watch.high_water import judge
 
 KEPT = HighWater(site="s1", place="p1", count=100, journal_rows=40, journal_head="h40")
 SAME = DatabaseLook(site="s1", count=100, head="h40", journal_rows=44)

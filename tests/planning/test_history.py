@@ -10,7 +10,7 @@ import pytest
 from provisioner.model.inventory import Activation
 from provisioner.model.operation import ActionStatus, LedgerEntry
 from provisioner.model.plan import Disruption, Step, StepKind
-from provisioner.planning.history import OPEN, history, open_entries, slots_of, step_of
+from provisioner.planning.path.history import OPEN, history, open_entries, slots_of, step_of
 
 NOW, BEFORE = "n0#2", "n0#1"  # the operation under way, and one that is over
 CONFIRMED, FAILED = ActionStatus.CONFIRMED, ActionStatus.FAILED

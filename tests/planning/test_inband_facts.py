@@ -12,7 +12,7 @@ from provisioner.model.health import Evidence
 from provisioner.model.inventory import Activation, Component, DeviceKind
 from provisioner.model.node import BmcRef
 from provisioner.model.outcome import Reason
-from provisioner.planning.inband_facts import COMMANDS, InbandFacts, read
+from provisioner.planning.intake.inband_facts import COMMANDS, InbandFacts, read
 
 CARDS = (
     BmcRef(name="DPU_0", url="https://a", kind="dpu", base_mac="5c:25:73:00:00:01"),

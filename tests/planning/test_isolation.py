@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from planted import World, fabric_of, isolate, name_of, plant
 
-from provisioner.planning.isolation import blame, next_round
-from provisioner.planning.isolation_words import (
+from provisioner.planning.fault_location.isolation import blame, next_round
+from provisioner.planning.fault_location.isolation_words import (
     Culprit,
     Fabric,
     FabricTest,

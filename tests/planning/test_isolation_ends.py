@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from provisioner.planning.isolation_ends import BothEnds, EndCounters, name_part
-from provisioner.planning.isolation_words import Blame, Culprit
+from provisioner.planning.fault_location.isolation_ends import BothEnds, EndCounters, name_part
+from provisioner.planning.fault_location.isolation_words import Blame, Culprit
 
 LINK = Blame(culprit=Culprit.LINK, node="n0001", rail=2, confidence=0.999, reason="it fails")
 

@@ -10,8 +10,7 @@ from provisioner.model.inventory import Activation, Inventory
 from provisioner.model.node import Node, NodeKind, Placement, State
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.plan import Disruption, Plan, Step, StepKind
-from provisioner.planning.journey import JOURNEY, diagram, may_enter
-from provisioner.planning.lifecycle import (
+from provisioner.planning.lifecycle.decide import (
     PASSING,
     PASSING_FAILURES_MAX,
     Certify,
@@ -28,6 +27,7 @@ from provisioner.planning.lifecycle import (
     after_failure,
     decide,
 )
+from provisioner.planning.lifecycle.journey import JOURNEY, diagram, may_enter
 
 POLL_S = 20.0
 INVENTORY = Inventory(node="n", vendor="generic")

@@ -10,7 +10,8 @@ from provisioner.model.health import CheckResult, Gate, HealthReport, Verdict
 from provisioner.model.node import Node, NodeKind, Placement, State
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.plan import Plan
-from provisioner.planning.lifecycle import (
+from provisioner.planning.certification.check_selection import Selection
+from provisioner.planning.lifecycle.decide import (
     Certify,
     Enter,
     Prove,
@@ -20,7 +21,6 @@ from provisioner.planning.lifecycle import (
     Wait,
     decide,
 )
-from provisioner.planning.selection import Selection
 
 LINK = Blocker(reason=Reason.CABLING, subject="n/rail5", detail="bad", unblock="exchange it")
 FAILED = Blocker(reason=Reason.CHECK_FAILED, subject="rdma_pair", detail="bad", unblock="look")

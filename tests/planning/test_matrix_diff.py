@@ -6,8 +6,8 @@ from pathlib import Path
 
 from provisioner.model.matrix import Matrix
 from provisioner.model.outcome import Reason
-from provisioner.planning.diff import diff
-from provisioner.planning.matrix_text import parse
+from provisioner.planning.matrix.diff import diff
+from provisioner.planning.matrix.matrix_text import parse
 
 SHIPPED = Path(__file__).parents[2] / "firmware_matrix.yaml"
 

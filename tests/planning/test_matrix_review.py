@@ -9,11 +9,11 @@ import pytest
 
 from provisioner.model.input_error import InputError
 from provisioner.model.matrix import Matrix
-from provisioner.planning.graph import layout
-from provisioner.planning.graph_svg import svg
-from provisioner.planning.matrix_text import parse
-from provisioner.planning.reachability import cycle_of, moves, reachable, unreachable
-from provisioner.planning.review import Weight, readiness, review
+from provisioner.planning.matrix.graph import layout
+from provisioner.planning.matrix.graph_svg import svg
+from provisioner.planning.matrix.matrix_text import parse
+from provisioner.planning.matrix.review import Weight, readiness, review
+from provisioner.planning.path.reachability import cycle_of, moves, reachable, unreachable
 
 SHIPPED = Path(__file__).parents[2] / "firmware_matrix.yaml"
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from provisioner.model.input_error import InputError
-from provisioner.planning.matrix_text import parse
+from provisioner.planning.matrix.matrix_text import parse
 
 SHIPPED = Path(__file__).parents[2] / "firmware_matrix.yaml"
 

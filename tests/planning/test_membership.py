@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from provisioner.planning.membership import (
+from provisioner.planning.watch.membership import (
     OF_ONE_MACHINE,
     Joined,
     digest_settings,

@@ -7,8 +7,8 @@ from itertools import combinations
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from provisioner.planning.limits import Members, forest, used
-from provisioner.planning.most import Packing
+from provisioner.planning.campaigns.limits import Members, forest, used
+from provisioner.planning.campaigns.packing import Packing
 
 
 def _domains(count: int, size: int, limits: list[int], name: str) -> list[Members]:

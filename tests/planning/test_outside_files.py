@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from provisioner.model.artifact import Sight, Validators
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.planning import outside_files
-from provisioner.planning.outside_files import FRESH_S, NAME_MAX, plain, same, settled, still
+from provisioner.planning.watch import outside_files
+from provisioner.planning.watch.outside_files import FRESH_S, NAME_MAX, plain, same, settled, still
 
 ETAG, MONDAY = '"65532b00-249f00"', "Mon, 20 Nov 2023 10:00:00 GMT"
 SEEN = Validators(etag=ETAG, modified=MONDAY, length=100, settled=True)

@@ -9,7 +9,7 @@ import pytest
 from provisioner.model.expected import Expected, ExpectedBmc, ExpectedDpu, ExpectedNode
 from provisioner.model.node import NodeKind, State
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.planning.pairing import Endpoint, assemble, incomplete, name_causes
+from provisioner.planning.intake.pairing import Endpoint, assemble, incomplete, name_causes
 
 NOW = 1_790_000_000.0
 

@@ -13,10 +13,10 @@ from provisioner.model.matrix import Edge, Match, Matrix, Pin, Profile, Release,
 from provisioner.model.node import NodeKind
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.plan import History, Neighbour, Plan, StagedFact, StepKind
-from provisioner.planning.diff import node_at
-from provisioner.planning.matrix_text import parse
-from provisioner.planning.planner import PlanCache, PlanningNode, plan, plan_fleet
-from provisioner.planning.profiles import choose_profile
+from provisioner.planning.matrix.diff import node_at
+from provisioner.planning.matrix.matrix_text import parse
+from provisioner.planning.path.planner import PlanCache, PlanningNode, plan, plan_fleet
+from provisioner.planning.path.profiles import choose_profile
 
 OLD, NEW = "HGX-H100x8_0002_221216.1.0", "HGX-H100x8_0002_230517.3.0"
 CONTENTS = {

@@ -12,7 +12,7 @@ from provisioner.model.inventory import Activation, Component, Inventory
 from provisioner.model.matrix import Edge, Match, Matrix, Pin, Profile, Release, Requirement
 from provisioner.model.outcome import Reason
 from provisioner.model.plan import Disruption, Plan, StepKind
-from provisioner.planning.planner import plan
+from provisioner.planning.path.planner import plan
 
 KINDS = ("a.x", "b.x", "c.x")
 WAYS_OUT = ("none", "bmc_reset", "warm_reboot", "cold_boot", "ac_cycle")

@@ -10,7 +10,7 @@ from provisioner.model.location import Port
 from provisioner.model.node import Placement
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.tenant import PortPlacement
-from provisioner.planning.port_isolation import leaks, misplaced, placement_of, prefixes_of
+from provisioner.planning.release.port_isolation import leaks, misplaced, placement_of, prefixes_of
 
 PORTS = tuple(
     Port(

@@ -7,9 +7,9 @@ import pytest
 from provisioner.model.inventory import Device, Inventory
 from provisioner.model.matrix import Match, Profile, Release
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.planning.matrix_rules import overlap
-from provisioner.planning.model_names import matches_token
-from provisioner.planning.profiles import choose_profile
+from provisioner.planning.matrix.matrix_rules import overlap
+from provisioner.planning.path.model_names import matches_token
+from provisioner.planning.path.profiles import choose_profile
 
 
 def inventory(model: str, count: int) -> Inventory:

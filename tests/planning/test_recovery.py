@@ -11,9 +11,9 @@ from provisioner.model.node import Node, NodeKind, Placement, State
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.recovery import DifferenceKind, Word
 from provisioner.model.tenant import PortPlacement
-from provisioner.planning.erasure import owed, policy_of
-from provisioner.planning.lifecycle import Fence, Release, View, decide
-from provisioner.planning.recovery import (
+from provisioner.planning.erasure.erasure import owed, policy_of
+from provisioner.planning.lifecycle.decide import Fence, Release, View, decide
+from provisioner.planning.watch.recovery import (
     UNKNOWN_TENANT,
     adopted_proof,
     compare,

@@ -8,8 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from provisioner.planning.regression import Effect, RegressionPolicy, compare, wave_verdict
-from provisioner.planning.step_times import (
+from provisioner.planning.certification.regression import (
+    Effect,
+    RegressionPolicy,
+    compare,
+    wave_verdict,
+)
+from provisioner.planning.certification.step_times import (
     StepPolicy,
     criteria,
     repeatable,

@@ -9,7 +9,7 @@ from provisioner.model.location import Port
 from provisioner.model.node import Node, NodeKind
 from provisioner.model.outcome import Reason
 from provisioner.model.release import Verdict
-from provisioner.planning import release_cables
+from provisioner.planning.release import release_cables
 
 
 def node(name: str, number: int) -> Node:

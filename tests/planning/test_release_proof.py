@@ -10,7 +10,7 @@ from release_world import World
 from provisioner.model.certificate import Certificate
 from provisioner.model.release import GateCheck, GateRow, Verdict
 from provisioner.model.tenant import ReleaseProof
-from provisioner.planning.release_proof import (
+from provisioner.planning.release.release_proof import (
     bad,
     canonical,
     certificate_digest,

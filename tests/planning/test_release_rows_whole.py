@@ -11,7 +11,7 @@ from release_world import ASK, CONFIGURED, MAC, PORTS, World, good_leaf, route
 
 from provisioner.model.leaf_state import NeighbourState
 from provisioner.model.release import GateCheck, Verdict
-from provisioner.planning import release_gate, release_gate_routes
+from provisioner.planning.release import release_gate, release_gate_routes
 
 Change = Callable[[World], object]
 PASSES: dict[str, Change] = {

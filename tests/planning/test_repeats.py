@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 
 from provisioner.model.health import CheckResult, Finding, Gate, Severity, Verdict
-from provisioner.planning.repeats import RepeatPolicy, again, soft, verdict_of
+from provisioner.planning.certification.repeats import RepeatPolicy, again, soft, verdict_of
 
 POLICY = RepeatPolicy()
 

@@ -6,7 +6,7 @@ import pytest
 
 from provisioner.model.node import Node, NodeKind, Placement, State
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.planning.requests import reclaim, retry
+from provisioner.planning.lifecycle.operator_requests import reclaim, retry
 
 NOW = 100.0
 

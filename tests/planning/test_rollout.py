@@ -27,11 +27,11 @@ from provisioner.model.campaign_policy import (
     Window,
 )
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.planning.campaign_preview import preview
-from provisioner.planning.campaign_progress import after, begin, came_back, failed
-from provisioner.planning.rollout import decide
-from provisioner.planning.waves import assign
-from provisioner.planning.windows import NEVER, begins_at, openings
+from provisioner.planning.campaigns.campaign_preview import preview
+from provisioner.planning.campaigns.campaign_progress import after, begin, came_back, failed
+from provisioner.planning.campaigns.rollout import decide
+from provisioner.planning.campaigns.waves import assign
+from provisioner.planning.campaigns.windows import NEVER, begins_at, openings
 
 DAY = 86_400
 MONDAY = 4 * DAY  # 5 January 1970

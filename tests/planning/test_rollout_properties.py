@@ -24,10 +24,10 @@ from provisioner.model.campaign_policy import (
 )
 from provisioner.model.node import NodeKind
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.planning.campaign_moves import put_off
-from provisioner.planning.campaign_progress import after, begin, came_back, failed
-from provisioner.planning.limits import allowed
-from provisioner.planning.rollout import decide
+from provisioner.planning.campaigns.campaign_moves import put_off
+from provisioner.planning.campaigns.campaign_progress import after, begin, came_back, failed
+from provisioner.planning.campaigns.limits import allowed
+from provisioner.planning.campaigns.rollout import decide
 
 SLOW = settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 FAULT = Blocker(reason=Reason.UPDATE_FAILED, subject="hgx.bmc", detail="x", unblock="y")

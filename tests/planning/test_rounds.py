@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provisioner.planning import rounds
+from provisioner.planning.fault_location import round_robin as rounds
 
 
 @given(st.integers(1, 70), st.integers(0, 200))

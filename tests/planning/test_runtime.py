@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from provisioner.model.input_error import InputError
-from provisioner.planning.matrix_text import parse
-from provisioner.planning.runtime import ROOT, settings
+from provisioner.planning.certification.runtime import ROOT, settings
+from provisioner.planning.matrix.matrix_text import parse
 
 SHIPPED = Path(__file__).parents[2] / "firmware_matrix.yaml"
 MATRIX = parse([(SHIPPED.name, SHIPPED.read_text())])

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.planning.seed_drive import SECTOR, packed, volume
+from provisioner.planning.erasure.seed_drive import SECTOR, packed, volume
 
 FILES = {
     "user-data": "#cloud-config\n" + "x" * 5000,

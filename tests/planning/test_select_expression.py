@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from provisioner.model.input_error import InputError
 from provisioner.model.location import Location, Port
 from provisioner.model.node import Node, NodeKind, State
-from provisioner.planning.select_expression import (
+from provisioner.planning.campaigns.select_expression import (
     DEPTH_MAX,
     LENGTH_MAX,
     NODE_FIELDS,

@@ -10,10 +10,15 @@ from provisioner.checks import ALL
 from provisioner.model.certificate import Certificate
 from provisioner.model.health import Gate
 from provisioner.model.inventory import Component, Device, DeviceKind, Inventory
-from provisioner.planning.certification import serials, versions
-from provisioner.planning.coverage import DEVICES, EVERYTHING, TESTS, of_component, of_device
-from provisioner.planning.offenders import beyond
-from provisioner.planning.selection import (
+from provisioner.planning.certification.certification import serials, versions
+from provisioner.planning.certification.check_coverage import (
+    DEVICES,
+    EVERYTHING,
+    TESTS,
+    of_component,
+    of_device,
+)
+from provisioner.planning.certification.check_selection import (
     Cause,
     Change,
     SelectionPolicy,
@@ -23,6 +28,7 @@ from provisioner.planning.selection import (
     incident_probability,
     select,
 )
+from provisioner.planning.repair.offenders import beyond
 
 ALL_GATES = SelectionPolicy(gates=frozenset(Gate))
 INVENTORY = Inventory(

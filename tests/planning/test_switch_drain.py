@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from provisioner.planning.switch_drain import carrierless, damaged, lost, still_carrying, undamaged
+from provisioner.planning.lifecycle.switch_drain import (
+    carrierless,
+    damaged,
+    lost,
+    still_carrying,
+    undamaged,
+)
 from provisioner.switches.cumulus_drain import Wellness, wrong_firmware
 
 IDLE_BPS = 100.0

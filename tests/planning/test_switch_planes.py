@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from provisioner.control.campaign_facts import fleet, planes_of
+from provisioner.control.campaigns.campaign_facts import fleet, planes_of
 from provisioner.model.campaign import Campaign
 from provisioner.model.node import Node, NodeKind
-from provisioner.planning.address_plan import AddressPlan, Names
+from provisioner.planning.places.address_plan import AddressPlan, Names
 
 TWO = AddressPlan(
     planes=2,

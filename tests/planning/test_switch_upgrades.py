@@ -10,10 +10,16 @@ from provisioner import components
 from provisioner.model.inventory import Activation, Component, Inventory
 from provisioner.model.matrix import Edge, Match, Matrix, Pin, Profile, Release
 from provisioner.model.outcome import Reason
-from provisioner.planning.matrix_text import parse
-from provisioner.planning.planner import plan
-from provisioner.planning.review import Weight, review
-from provisioner.planning.switch_upgrades import IMAGE, ONIE, PACKAGES, forbidden_edges, problem
+from provisioner.planning.matrix.matrix_text import parse
+from provisioner.planning.matrix.review import Weight, review
+from provisioner.planning.path.planner import plan
+from provisioner.planning.path.switch_upgrades import (
+    IMAGE,
+    ONIE,
+    PACKAGES,
+    forbidden_edges,
+    problem,
+)
 
 SHIPPED = Path(__file__).parents[2] / "firmware_matrix.yaml"
 WAYS = {

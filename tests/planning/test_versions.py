@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from provisioner import components
 from provisioner.model.versions import GRAMMARS, compare, equal
-from provisioner.planning import conditions
+from provisioner.planning.path import conditions
 
 OLDER_THEN_NEWER = [
     ("dotted", "32.43.1014", "32.44.1036"),

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provisioner.playbooks.events import DETAIL_MAX, LINE_MAX, Events, readable
+from provisioner.adapters.playbooks.events import DETAIL_MAX, LINE_MAX, Events, readable
 from provisioner.ports import PlaybookResult
 
 GOOD = {"event": "result", "host": "a", "fact": {"v": "1"}}

@@ -11,26 +11,26 @@ from pathlib import Path
 
 from simulated import Served, served
 
-from provisioner.artifact_serving import outside_artifacts
-from provisioner.execution.collector import Collector
+from provisioner.adapters.redfish.transport import RedfishTransport
+from provisioner.daemon.artifacts import outside_artifacts
+from provisioner.execution.actions.hold import Hold
+from provisioner.execution.actions.reach import Reach
+from provisioner.execution.actions.work import Site as Effects
+from provisioner.execution.artifacts.outside_artifacts import OutsideArtifacts
 from provisioner.execution.executor import Executor
-from provisioner.execution.hold import Hold
-from provisioner.execution.outside_artifacts import OutsideArtifacts
-from provisioner.execution.reach import Reach
-from provisioner.execution.work import Site as Effects
+from provisioner.execution.observe.collector import Collector
 from provisioner.model.inventory import Activation
 from provisioner.model.node import BmcRef, Node, NodeKind
 from provisioner.model.outcome import Blocker
 from provisioner.model.plan import Disruption, Step, StepKind
 from provisioner.ports import BmcAddress, Secret
-from provisioner.redfish.transport import RedfishTransport
+from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
-from provisioner.sim.images import make_image
-from provisioner.store.master_key import MasterKey
-from provisioner.store.sql_store import open_store
-from provisioner.store.vault import Vault
+from provisioner.sim.hardware.images import make_image
+from provisioner.store.database.sql_store import open_store
+from provisioner.store.repositories.master_key import MasterKey
+from provisioner.store.repositories.vault import Vault
 from provisioner.twin.hosts import MemoryRunner, MemoryShell
-from provisioner.wall_clock import WallClock
 
 SPEED = 200.0  # simulated seconds in one of ours: an installation takes minutes
 NAME, CARD, HOST = "bf-bundle.bfb", "DPU_0", "su0-n00"

@@ -27,17 +27,17 @@ sys.path.insert(0, str(Path(__file__).parent / "agent_lab"))
 from image_driver import MAC, NODE
 from lab import Link, ip, lay, link, real_agent
 
-from provisioner.agent.tls import open_authority
+from provisioner.adapters.agent.tls import open_authority
 from provisioner.model.node import BmcRef, Node, NodeKind, Placement
 from provisioner.model.operation import LedgerEntry
 from provisioner.ports import Secret
-from provisioner.sim.clock import FastClock
-from provisioner.sim.parts import Durations
-from provisioner.sim.serve_site import serve_site
-from provisioner.sim.site import Site
-from provisioner.store.master_key import MasterKey
-from provisioner.store.sql_store import open_store
-from provisioner.store.vault import Vault
+from provisioner.sim.hardware.clock import FastClock
+from provisioner.sim.hardware.parts import Durations
+from provisioner.sim.site.serve_site import serve_site
+from provisioner.sim.site.site import Site
+from provisioner.store.database.sql_store import open_store
+from provisioner.store.repositories.master_key import MasterKey
+from provisioner.store.repositories.vault import Vault
 
 LOOK_S = 0.03
 # larger than what lies in the buffers of a connection: a killed daemon cuts its download off

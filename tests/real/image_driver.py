@@ -20,30 +20,30 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from provisioner.agent import client
-from provisioner.agents_opening import AgentDoor, serve_agents
+from provisioner.adapters.agent import client
+from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.components.host_os import DEPLOY, HOST_OS, NOTHING, STAMP
-from provisioner.execution.artifacts import Artifacts
-from provisioner.execution.deployment import deploy
-from provisioner.execution.hold import Hold
-from provisioner.execution.host_keys import HostLogin
-from provisioner.execution.inband import run_commands
-from provisioner.execution.os_images import OsImages
-from provisioner.execution.reach import Reach
-from provisioner.execution.work import Site
+from provisioner.daemon.agents import AgentDoor, serve_agents
+from provisioner.execution.actions.hold import Hold
+from provisioner.execution.actions.host_keys import HostLogin
+from provisioner.execution.actions.reach import Reach
+from provisioner.execution.actions.work import Site
+from provisioner.execution.artifacts.artifacts import Artifacts
+from provisioner.execution.artifacts.os_images import OsImages
+from provisioner.execution.observe.inband import run_commands
+from provisioner.execution.steps.deployment import deploy
 from provisioner.model.inventory import Activation, Device, DeviceKind, Inventory
 from provisioner.model.matrix import Pin
 from provisioner.model.node import Boots
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.plan import Disruption, Step, StepKind
-from provisioner.planning.deployment import stamp
+from provisioner.planning.erasure.deployment import stamp
 from provisioner.ports import ShellCommand, ShellOutput, Unreachable
-from provisioner.redfish.transport import RedfishTransport
+from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
-from provisioner.store.master_key import MasterKey
-from provisioner.store.sql_store import SqlStore, open_store
-from provisioner.store.vault import Vault
-from provisioner.wall_clock import WallClock
+from provisioner.store.database.sql_store import SqlStore, open_store
+from provisioner.store.repositories.master_key import MasterKey
+from provisioner.store.repositories.vault import Vault
 
 NODE, MAC, DISK = "n1", "52:54:00:aa:00:01", "SCRATCH1"
 SETTINGS = Settings(

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from nginx_server import Nginx, nginx
 
-from provisioner.artifact_serving import outside_artifacts
-from provisioner.execution.outside_artifacts import PART, OutsideArtifacts
+from provisioner.daemon.artifacts import outside_artifacts
+from provisioner.execution.artifacts.outside_artifacts import PART, OutsideArtifacts
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.wall_clock import WallClock
+from provisioner.runtime.wall_clock import WallClock
 
 NAME, BODY = "bf-bundle 3.3.0+é.bfb", b"firmware" * 300_000  # 2.4 MB, more than one piece
 PINNED = hashlib.sha256(BODY).hexdigest()

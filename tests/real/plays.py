@@ -7,14 +7,14 @@ import shutil
 import sys
 from pathlib import Path
 
-from provisioner.playbooks import AnsibleRunner, Remote
-from provisioner.playbooks.folder import RunFolder
-from provisioner.playbooks.processes import kill_all
+from provisioner.adapters.playbooks import AnsibleRunner, Remote
+from provisioner.adapters.playbooks.folder import RunFolder
+from provisioner.adapters.playbooks.processes import kill_all
 from provisioner.ports import PlaybookCall
+from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
-from provisioner.store.run_rows import RunTable
-from provisioner.store.sql_store import SqlStore, open_store
-from provisioner.wall_clock import WallClock
+from provisioner.store.database.sql_store import SqlStore, open_store
+from provisioner.store.repositories.run_rows import RunTable
 
 ANSIBLE = Path(__file__).parents[2] / "ansible"
 LOCAL = Remote(connection="local", python=sys.executable)

@@ -16,18 +16,18 @@ from typing import Any
 
 from plays import make_runner
 
-from provisioner.execution import methods_inband
-from provisioner.execution.hold import Hold
-from provisioner.execution.work import Site, do
+from provisioner.adapters.ssh import SshShell
+from provisioner.execution.actions.hold import Hold
+from provisioner.execution.actions.work import Site, do
+from provisioner.execution.steps import methods_inband
 from provisioner.model.inventory import Activation
 from provisioner.model.node import Node, NodeKind
 from provisioner.model.operation import ActionStatus
 from provisioner.model.plan import Disruption, Step, StepKind
 from provisioner.ports import Remote
+from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
-from provisioner.ssh import SshShell
-from provisioner.store.sql_store import SqlStore
-from provisioner.wall_clock import WallClock
+from provisioner.store.database.sql_store import SqlStore
 
 COMPONENT = "host.driver"
 

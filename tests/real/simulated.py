@@ -12,10 +12,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import uvloop
 
-from provisioner.sim.clock import FastClock
-from provisioner.sim.parts import Bmc
-from provisioner.sim.serve_site import serve_site
-from provisioner.sim.site import Site
+from provisioner.sim.hardware.clock import FastClock
+from provisioner.sim.hardware.parts import Bmc
+from provisioner.sim.site.serve_site import serve_site
+from provisioner.sim.site.site import Site
 
 
 @dataclass(frozen=True)

@@ -21,15 +21,15 @@ sys.path.insert(0, str(Path(__file__).parent / "agent_lab"))
 
 from lab import DISK_BYTES, MARK, Link, RealAgent, link, real_agent, why_not
 
-from provisioner.agent.tls import open_authority
-from provisioner.agents_opening import AgentDoor, ServedAgents, serve_agents
+from provisioner.adapters.agent.tls import open_authority
+from provisioner.daemon.agents import AgentDoor, ServedAgents, serve_agents
 from provisioner.model.node import Node, NodeKind
 from provisioner.ports import AgentAddress, AgentResult, LoginRefused, Secret, Unreachable
+from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
-from provisioner.store.master_key import MasterKey
-from provisioner.store.sql_store import SqlStore, open_store
-from provisioner.store.vault import Vault
-from provisioner.wall_clock import WallClock
+from provisioner.store.database.sql_store import SqlStore, open_store
+from provisioner.store.repositories.master_key import MasterKey
+from provisioner.store.repositories.vault import Vault
 
 pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not() or "possible")
 

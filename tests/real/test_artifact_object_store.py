@@ -14,9 +14,9 @@ from object_store import ABSENT, MISSING, ObjectStore, ask
 from outside_files import BODY, NAME, OTHER, PINNED, names, reason, run
 from typer.testing import CliRunner
 
-from provisioner.artifact_server import HttpArtifactServer
+from provisioner.adapters.artifact_source import HttpArtifactServer
 from provisioner.cli import app
-from provisioner.execution.outside_artifacts import OutsideArtifacts
+from provisioner.execution.artifacts.outside_artifacts import OutsideArtifacts
 from provisioner.model.input_error import InputError
 from provisioner.model.outcome import Blocker, Reason
 

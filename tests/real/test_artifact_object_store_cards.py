@@ -16,7 +16,7 @@ from object_store import ABSENT, DOMAIN, MISSING, ObjectStore, ask
 from outside_files import BODY, NAME, OTHER, PINNED, reason, run
 from test_doctor import doctor
 
-from provisioner.execution.outside_artifacts import OutsideArtifacts
+from provisioner.execution.artifacts.outside_artifacts import OutsideArtifacts
 from provisioner.model.operation import ActionStatus
 from provisioner.model.outcome import Reason
 

@@ -16,14 +16,14 @@ from served import MATRIX, serving
 
 from provisioner.api import table
 from provisioner.api.app import application
-from provisioner.execution.offering import confirmed
-from provisioner.execution.once import Act, Sent, Snapshot
-from provisioner.execution.outside_artifacts import OutsideArtifacts
-from provisioner.execution.work import Site, Work
+from provisioner.execution.actions.once import Act, Sent, Snapshot
+from provisioner.execution.actions.work import Site, Work
+from provisioner.execution.artifacts.outside_artifacts import OutsideArtifacts
+from provisioner.execution.steps.offering import confirmed
 from provisioner.model.operation import LedgerEntry
 from provisioner.model.outcome import Blocker, Reason
+from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
-from provisioner.wall_clock import WallClock
 
 pytestmark = pytest.mark.skipif(NGINX is None, reason=MISSING)
 

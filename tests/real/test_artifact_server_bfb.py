@@ -13,10 +13,10 @@ from card_bench import BFB, BUNDLE, HOST, NAME, Bench, carded, runs, updated
 from nginx_server import MISSING, NGINX, Nginx, nginx
 from simulated import Served
 
-from provisioner.artifact_serving import outside_artifacts
+from provisioner.daemon.artifacts import outside_artifacts
 from provisioner.model.operation import ActionStatus
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.wall_clock import WallClock
+from provisioner.runtime.wall_clock import WallClock
 
 pytestmark = [
     pytest.mark.skipif(NGINX is None, reason=MISSING),

@@ -16,10 +16,10 @@ import pytest
 from nginx_server import MISSING, NGINX, Nginx, nginx
 from outside_files import BODY, NAME, PINNED, half_fetched, names, reason, run, until
 
-from provisioner.execution.outside_artifacts import LEFT_S, PART, OutsideArtifacts
+from provisioner.execution.artifacts.outside_artifacts import LEFT_S, PART, OutsideArtifacts
 from provisioner.model.input_error import InputError
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.sim.serve_tls import certificate
+from provisioner.sim.hardware.serve_tls import certificate
 
 pytestmark = pytest.mark.skipif(NGINX is None, reason=MISSING)
 

@@ -18,23 +18,23 @@ from typing import NoReturn
 import pytest
 from emulated import PASSWORD
 
-from provisioner.agents_opening import AgentDoor, serve_agents
-from provisioner.daemon import Daemon, Parts
-from provisioner.execution.artifacts import Artifacts
-from provisioner.execution.intake import Taken, find, take_in
+from provisioner.adapters.redfish.client import Redfish
+from provisioner.adapters.redfish.discovery import Probe, probe
+from provisioner.adapters.redfish.transport import RedfishTransport
+from provisioner.adapters.switches.cumulus.nvue import NvueTransport
+from provisioner.daemon.agents import AgentDoor, serve_agents
+from provisioner.daemon.daemon import Daemon, Parts
+from provisioner.daemon.data import Data, open_data, read_expected, read_matrix, read_secrets
+from provisioner.execution.artifacts.artifacts import Artifacts
+from provisioner.execution.observe.intake import Taken, find, take_in
 from provisioner.model.expected import Expected
 from provisioner.model.inventory import DeviceKind, Power
 from provisioner.model.node import Node, Placement, State
 from provisioner.model.outcome import Reason
-from provisioner.nvue import NvueTransport
-from provisioner.opening import Data, open_data, read_expected, read_matrix, read_secrets
-from provisioner.planning.requests import retry
+from provisioner.planning.lifecycle.operator_requests import retry
 from provisioner.ports import PlaybookCall, Unreachable
-from provisioner.redfish.client import Redfish
-from provisioner.redfish.discovery import Probe, probe
-from provisioner.redfish.transport import RedfishTransport
+from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
-from provisioner.wall_clock import WallClock
 
 MATRIX = Path(__file__).parents[2] / "firmware_matrix.yaml"
 RELEASE = "spectrum-x-1.3.0"

@@ -15,7 +15,7 @@ from simulated import Served, served
 from typer.testing import CliRunner
 
 from provisioner.cli import app
-from provisioner.opening import open_data
+from provisioner.daemon.data import open_data
 from provisioner.ports import Secret
 
 Told = dict[tuple[str, str], dict[str, Any]]

@@ -14,9 +14,9 @@ from frr_probes import Stream
 from frr_site import EDGE_HOST, FrrSite, frr_site
 from frr_world import World, opened
 
-from provisioner.execution.hold import Hold
-from provisioner.execution.methods_switch import boot_image
-from provisioner.execution.work import Work, do
+from provisioner.execution.actions.hold import Hold
+from provisioner.execution.actions.work import Work, do
+from provisioner.execution.steps.methods_switch import boot_image
 from provisioner.model.inventory import Activation
 from provisioner.model.outcome import Reason
 from provisioner.model.plan import Disruption, Step, StepKind

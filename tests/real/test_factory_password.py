@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from hosts import Host, hosts, why_not
 
+from provisioner.adapters.switches.first_password import SshPasswords
 from provisioner.ports import CertificateChanged, LoginRefused, Malformed, PortError, Secret
-from provisioner.ssh_password import SshPasswords
 
 PORT = 2222
 FACTORY, OURS = Secret("cumulus"), Secret("Kx7-mQ2_vR9.tB4+")

@@ -24,7 +24,7 @@ from image_bench import DISKS, IMAGE_BYTES, RIGHT, Machine, ledger, machine
 from lab import why_not
 
 from provisioner.model.operation import ActionStatus
-from provisioner.planning.history import OPEN
+from provisioner.planning.path.history import OPEN
 
 pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not() or "possible")
 

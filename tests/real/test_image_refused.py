@@ -21,7 +21,7 @@ from test_image_killed import Drivers, drivers_of, image, wait
 
 from provisioner.model.node import Placement
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.planning.history import OPEN
+from provisioner.planning.path.history import OPEN
 
 pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not() or "possible")
 

@@ -15,11 +15,11 @@ import pytest
 from typer.testing import CliRunner
 
 from provisioner import quirks
+from provisioner.adapters.redfish.client import Redfish
+from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.cli import app
 from provisioner.model.inventory import Power
 from provisioner.ports import BmcAddress
-from provisioner.redfish.client import Redfish
-from provisioner.redfish.transport import RedfishTransport
 
 EMULATOR = Path(sys.executable).with_name("sushy-emulator")
 

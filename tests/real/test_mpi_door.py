@@ -13,18 +13,18 @@ from typing import Any
 import pytest
 from hosts import Host, hosts, why_not
 
-from provisioner.checks.rail_port import Member, RailPort
-from provisioner.execution.fabric_lines import FOLDER, MARK
-from provisioner.execution.fabric_tests import FabricTests
-from provisioner.execution.mpi_door import PORT, Door, open_door
-from provisioner.execution.work import Site
+from provisioner.adapters.ssh import SshShell
+from provisioner.checks.fabric.rail_port import Member, RailPort
+from provisioner.execution.actions.work import Site
+from provisioner.execution.validate.fabric_lines import FOLDER, MARK
+from provisioner.execution.validate.fabric_tests import FabricTests
+from provisioner.execution.validate.mpi_door import PORT, Door, open_door
 from provisioner.model.fabric_session import FabricRun
 from provisioner.model.matrix import Matrix
 from provisioner.model.node import Node, NodeKind
-from provisioner.planning.isolation_words import FabricTest, FabricTestKind
+from provisioner.planning.fault_location.isolation_words import FabricTest, FabricTestKind
 from provisioner.ports import Remote
 from provisioner.settings import Settings
-from provisioner.ssh import SshShell
 from provisioner.store import open_store
 
 # every rank names its host, as nccl-tests' first rank does for all; rank 0 prints the table

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from plays import COUNT, call, end_runs, make_runner, processes_of, write_plays
 
-from provisioner.playbooks import AnsibleRunner
+from provisioner.adapters.playbooks import AnsibleRunner
 from provisioner.ports import PlaybookResult, Secret
-from provisioner.store.sql_store import SqlStore
+from provisioner.store.database.sql_store import SqlStore
 
 FAIL = """\
     - name: Refuse
@@ -92,7 +92,7 @@ def with_runner(plays: Path, data: Path, work: Any, **settings: float) -> tuple[
 
 async def over(store: SqlStore, limit_s: float = 60.0) -> None:
     """Until the store knows the end of every run."""
-    from provisioner.store.run_rows import RunTable
+    from provisioner.store.repositories.run_rows import RunTable
 
     until = time.monotonic() + limit_s
     while await RunTable(store).open():

@@ -19,10 +19,10 @@ import pytest
 from hosts import Host, hosts, why_not
 from plays import COUNT, call, end_runs, make_runner, processes_of, write_plays
 
-from provisioner.playbooks import AnsibleRunner
-from provisioner.playbooks.processes import marked
+from provisioner.adapters.playbooks import AnsibleRunner
+from provisioner.adapters.playbooks.processes import marked
 from provisioner.ports import PlaybookResult, Run
-from provisioner.store.run_rows import RunTable
+from provisioner.store.repositories.run_rows import RunTable
 
 KILLS = int(os.environ.get("KILLS", "50"))
 SEED = int(os.environ.get("SEED", "7"))

@@ -13,10 +13,10 @@ from frr_probes import connects, listening, pings
 from frr_site import BMC, EDGE_HOST, LEAF_OOB, STORAGE_HOST, UNLISTED, FrrSite, frr_site
 from frr_world import World, opened
 
-from provisioner.execution.release_sequence import Releases
+from provisioner.execution.tenancy.release_sequence import Releases
 from provisioner.model.node import Placement
 from provisioner.model.release import Verdict
-from provisioner.planning.tenants import Request
+from provisioner.planning.tenancy.tenants import Request
 
 pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not())
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from hosts import Host, hosts, why_not
 
-from provisioner import permit
-from provisioner.execution.inband import PROBE
+from provisioner.adapters.ssh import OUTPUT_MAX, SshShell
+from provisioner.execution.observe.inband import PROBE
 from provisioner.ports import (
     CertificateChanged,
     LoginRefused,
@@ -22,7 +22,7 @@ from provisioner.ports import (
     ShellOutput,
     Unreachable,
 )
-from provisioner.ssh import OUTPUT_MAX, SshShell
+from provisioner.runtime import permit
 
 Work = Callable[[SshShell], Awaitable[Any]]
 

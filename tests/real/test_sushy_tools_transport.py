@@ -7,9 +7,9 @@ import asyncio
 import pytest
 from emulated import PASSWORD
 
+from provisioner.adapters.redfish.discovery import Probe, probe
+from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.ports import AccountLocked, BmcAddress, Call, LoginRefused, Reply, Secret
-from provisioner.redfish.discovery import Probe, probe
-from provisioner.redfish.transport import RedfishTransport
 
 
 async def found(transport: RedfishTransport, url: str) -> Probe:

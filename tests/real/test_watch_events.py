@@ -13,16 +13,16 @@ import pytest
 from emulated import PASSWORD
 from watched_bmc import HOST, SSE, room, run, subscribed
 
-from provisioner.bounded_http import Trust
-from provisioner.event_intake import open_watch
+from provisioner.adapters.bounded_http import Trust
+from provisioner.adapters.redfish import subscriptions
+from provisioner.adapters.redfish.client import Redfish
+from provisioner.adapters.redfish.transport import RedfishTransport
+from provisioner.daemon.events import open_watch
 from provisioner.model.watch import Way
 from provisioner.ports import BmcAddress, LoginRefused, Secret, Unreachable
 from provisioner.quirks import UNKNOWN
-from provisioner.redfish import subscriptions
-from provisioner.redfish.client import Redfish
-from provisioner.redfish.transport import RedfishTransport
-from provisioner.store.sql_store import open_store
-from provisioner.wall_clock import WallClock
+from provisioner.runtime.wall_clock import WallClock
+from provisioner.store.database.sql_store import open_store
 
 
 def test_events_come_over_a_stream_as_they_happen() -> None:

@@ -8,26 +8,26 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-from provisioner.control.event_feeds import EventFeeds
-from provisioner.control.watcher import WatchParts
-from provisioner.event_intake import open_watch
-from provisioner.event_loop import new_event_loop
-from provisioner.execution.reach import Reach
-from provisioner.execution.watch import OutOfBand
+from provisioner.adapters.redfish.event_stream import RedfishStreams
+from provisioner.adapters.redfish.events import Pushed
+from provisioner.adapters.redfish.transport import RedfishTransport
+from provisioner.control.watch.event_feeds import EventFeeds
+from provisioner.control.watch.watcher import WatchParts
+from provisioner.daemon.events import open_watch
+from provisioner.execution.actions.reach import Reach
+from provisioner.execution.observe.watch import OutOfBand
 from provisioner.model.node import BmcRef, Node, NodeKind, State
 from provisioner.model.watch import Way
 from provisioner.ports import BmcAddress, Secret
-from provisioner.redfish.event_stream import RedfishStreams
-from provisioner.redfish.events import Pushed
-from provisioner.redfish.transport import RedfishTransport
-from provisioner.sim.clock import FastClock
-from provisioner.sim.redfish_events import Events
-from provisioner.sim.serve_site import serve_site
-from provisioner.sim.site import Site
-from provisioner.store.master_key import MasterKey
-from provisioner.store.sql_store import open_store
-from provisioner.store.vault import Vault
-from provisioner.wall_clock import WallClock
+from provisioner.runtime.event_loop import new_event_loop
+from provisioner.runtime.wall_clock import WallClock
+from provisioner.sim.hardware.clock import FastClock
+from provisioner.sim.redfish.redfish_events import Events
+from provisioner.sim.site.serve_site import serve_site
+from provisioner.sim.site.site import Site
+from provisioner.store.database.sql_store import open_store
+from provisioner.store.repositories.master_key import MasterKey
+from provisioner.store.repositories.vault import Vault
 
 HOST = "su0-n00/host"
 SSE = "/redfish/v1/EventService/SSE"

@@ -11,8 +11,8 @@ from typing import Any
 from tree_transport import ADDRESS, TreeTransport, tree_of
 
 from provisioner import quirks
+from provisioner.adapters.redfish.client import Redfish
 from provisioner.ports import BmcAddress, Call, Reply
-from provisioner.redfish.client import Redfish
 
 HERE = Path(__file__).parent
 V1 = "/redfish/v1"

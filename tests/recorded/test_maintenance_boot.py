@@ -10,9 +10,9 @@ import pytest
 from scripted_bmc import V1, Bmc, reply
 from tree_transport import ADDRESS
 
-from provisioner.execution.boot_sources import from_disk, offer
+from provisioner.adapters.redfish.client import Redfish
+from provisioner.execution.steps.boot_sources import from_disk, offer
 from provisioner.quirks import Quirk
-from provisioner.redfish.client import Redfish
 
 URL = "http://10.0.0.2:8070/maintenance.iso"
 SYSTEM = f"{V1}/Systems/1"

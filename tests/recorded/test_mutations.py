@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from tree_transport import ADDRESS, TreeTransport, tree_of
 
 from provisioner import quirks
+from provisioner.adapters.redfish.client import Redfish
 from provisioner.model.inventory import Inventory
 from provisioner.ports import PortError
-from provisioner.redfish.client import Redfish
 
 HERE = Path(__file__).parent
 TREES = {

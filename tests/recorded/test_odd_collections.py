@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from tree_transport import ADDRESS, TreeTransport
 
+from provisioner.adapters.redfish.client import Redfish
 from provisioner.model.inventory import Inventory
 from provisioner.model.outcome import Reason
 from provisioner.quirks import Quirk
-from provisioner.redfish.client import Redfish
 
 V1 = "/redfish/v1"
 FIRMWARE = f"{V1}/UpdateService/FirmwareInventory"

@@ -13,8 +13,8 @@ import pytest
 from tree_transport import ADDRESS, TreeTransport, tree_of
 
 from provisioner import quirks
+from provisioner.adapters.redfish.client import Redfish
 from provisioner.model.inventory import Inventory
-from provisioner.redfish.client import Redfish
 
 HERE = Path(__file__).parent
 CASES = sorted(p.name for p in HERE.iterdir() if (p / "redfish").is_dir())

@@ -11,9 +11,9 @@ from scripted_bmc import TASK, V1, Bmc, bmc_of, reply, run, said
 from tree_transport import ADDRESS
 
 from provisioner import quirks
+from provisioner.adapters.redfish.client import Redfish, TaskRef
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.ports import Reply, Upload
-from provisioner.redfish.client import Redfish, TaskRef
 
 
 def pushed(bmc: Bmc) -> dict[str, Any]:

@@ -7,10 +7,10 @@ import json
 import pytest
 from scripted_bmc import TASK, V1, bmc_of, reply, run
 
+from provisioner.adapters.redfish.client import TaskRef, TaskView
+from provisioner.adapters.redfish.tasks import of_task
 from provisioner.model.inventory import Activation
 from provisioner.ports import Reply, Unreachable
-from provisioner.redfish.client import TaskRef, TaskView
-from provisioner.redfish.tasks import of_task
 
 
 def task(state: str, *messages: tuple[str, ...], status: str = "OK", **more: object) -> Reply:

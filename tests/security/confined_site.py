@@ -24,21 +24,21 @@ from cryptography.hazmat.primitives import serialization
 
 from provisioner import demo
 from provisioner.access.tokens import new_token
+from provisioner.adapters.api_client import ApiClient
+from provisioner.adapters.redfish.discovery import probe_all
+from provisioner.adapters.redfish.transport import RedfishTransport
+from provisioner.adapters.simulated.simulated_runner import SimulatedRunner
 from provisioner.api import table
-from provisioner.api_client import ApiClient
-from provisioner.demo_settings import settings_of
-from provisioner.demo_site import DemoFiles, prepare
-from provisioner.demo_stay import BASE
-from provisioner.execution.intake import find, take_in
+from provisioner.daemon.data import open_data, read_expected, read_secrets
+from provisioner.demo.settings import settings_of
+from provisioner.demo.site import DemoFiles, prepare
+from provisioner.demo.stay import BASE
+from provisioner.execution.observe.intake import find, take_in
 from provisioner.model.access import Role
 from provisioner.model.node import State
-from provisioner.opening import open_data, read_expected, read_secrets
 from provisioner.ports import PortError, Secret
-from provisioner.redfish.discovery import probe_all
-from provisioner.redfish.transport import RedfishTransport
-from provisioner.simulated_runner import SimulatedRunner
-from provisioner.store import token_rows
-from provisioner.wall_clock import WallClock
+from provisioner.runtime.wall_clock import WallClock
+from provisioner.store.rows import token_rows
 
 MATRIX = Path(__file__).parents[2] / "firmware_matrix.yaml"
 NOBODY = 65534

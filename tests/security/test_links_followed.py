@@ -13,11 +13,15 @@ from typing import Any
 import pytest
 from hostile_links import LINKS, REDIRECTS, Place, led, listening, response
 
-from provisioner.agent.tls import open_authority
-from provisioner.agent.wire import HttpsWire
-from provisioner.api_client import ApiClient
-from provisioner.netbox import NetBox
-from provisioner.nvue import NvueTransport
+from provisioner.adapters.agent.tls import open_authority
+from provisioner.adapters.agent.wire import HttpsWire
+from provisioner.adapters.api_client import ApiClient
+from provisioner.adapters.netbox import NetBox
+from provisioner.adapters.redfish.event_stream import RedfishStreams
+from provisioner.adapters.redfish.transport import RedfishTransport
+from provisioner.adapters.switches.cumulus.nvue import NvueTransport
+from provisioner.adapters.tickets.webhook import Webhook
+from provisioner.adapters.ufm import UfmAddress, UfmTransport
 from provisioner.ports import (
     AgentAddress,
     BmcAddress,
@@ -26,11 +30,7 @@ from provisioner.ports import (
     Secret,
     SwitchAddress,
 )
-from provisioner.redfish.event_stream import RedfishStreams
-from provisioner.redfish.transport import RedfishTransport
-from provisioner.tickets.webhook import Webhook
-from provisioner.ufm import UfmAddress, UfmTransport
-from provisioner.wall_clock import WallClock
+from provisioner.runtime.wall_clock import WallClock
 
 PASSWORD = Secret("s3cret-of-the-device")
 SITE = "https://bmc.example:8443"

@@ -11,12 +11,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from yarl import URL
 
-from provisioner.agent.protocol import Heartbeat, parse_heartbeat
-from provisioner.agent.tls import Authority, _certificate, open_authority
-from provisioner.bounded_http import own_url
+from provisioner.adapters.agent.protocol import Heartbeat, parse_heartbeat
+from provisioner.adapters.agent.tls import Authority, _certificate, open_authority
+from provisioner.adapters.bounded_http import own_url
+from provisioner.adapters.redfish import parsing, session, ssdp
+from provisioner.adapters.redfish.messages import task_paths
 from provisioner.ports import Malformed, Reply
-from provisioner.redfish import parsing, session, ssdp
-from provisioner.redfish.messages import task_paths
 
 SITE = "https://bmc.example:8443"
 

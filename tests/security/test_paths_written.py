@@ -20,13 +20,14 @@ from pydantic import ValidationError
 from served import Served
 from served import run as with_api
 
-from provisioner.execution.artifacts import Artifacts
-from provisioner.execution.os_images import OsImages
+from provisioner.adapters.playbooks import folder
+from provisioner.execution.artifacts.artifacts import Artifacts
+from provisioner.execution.artifacts.os_images import OsImages
 from provisioner.model.bundle import BundleFile as Packed
 from provisioner.model.input_error import InputError
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.planning import evidence_bundle, matrix_text
-from provisioner.playbooks import folder
+from provisioner.planning.matrix import matrix_text
+from provisioner.planning.repair import evidence_bundle
 
 SECRET = b"root:$6$of-this-machine"
 NAMES = (

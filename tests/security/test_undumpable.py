@@ -11,7 +11,7 @@ from pathlib import Path
 UNIT = Path(__file__).parents[2] / "images" / "daemon" / "provisioner.service"
 DIES = """
 import ctypes, os, resource, subprocess, sys
-from provisioner import undumpable
+from provisioner.runtime import undumpable
 resource.setrlimit(resource.RLIMIT_CORE, (resource.getrlimit(resource.RLIMIT_CORE)[1],) * 2)
 undumpable.forbid()
 print(ctypes.CDLL(None).prctl(3))  # PR_GET_DUMPABLE

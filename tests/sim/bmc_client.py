@@ -6,10 +6,10 @@ import base64
 import json
 from typing import Any
 
-from provisioner.sim.bmc import from_files, make_service
-from provisioner.sim.build import build_machine
-from provisioner.sim.clock import HandClock, Schedule
-from provisioner.sim.redfish_answers import Answer
+from provisioner.sim.hardware.build import build_machine
+from provisioner.sim.hardware.clock import HandClock, Schedule
+from provisioner.sim.redfish.bmc import from_files, make_service
+from provisioner.sim.redfish.redfish_answers import Answer
 
 ITEMS = "/redfish/v1/UpdateService/FirmwareInventory"
 TASKS = "/redfish/v1/TaskService/Tasks"

@@ -23,12 +23,12 @@ from typer.testing import CliRunner
 
 from provisioner.cli import app
 from provisioner.model.input_error import InputError
-from provisioner.sim.clock import FastClock
-from provisioner.sim.faults import Rule
-from provisioner.sim.images import make_image
-from provisioner.sim.serve import Addresses, Server
-from provisioner.sim.serve_site import serve_site
-from provisioner.sim.site import Site
+from provisioner.sim.faults.faults import Rule
+from provisioner.sim.hardware.clock import FastClock
+from provisioner.sim.hardware.images import make_image
+from provisioner.sim.site.serve import Addresses, Server
+from provisioner.sim.site.serve_site import serve_site
+from provisioner.sim.site.site import Site
 
 ROOT = "/redfish/v1"
 HOST = "su0-n00/host"

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from provisioner.sim.clock import HandClock
-from provisioner.sim.fault_presets import ALL, inject
-from provisioner.sim.faults import ACTIONS, BadRule, FaultRules, Rule, read_rules
-from provisioner.sim.redfish_answers import GONE, Answer
-from provisioner.sim.site import Site
+from provisioner.sim.faults.faults import ACTIONS, BadRule, FaultRules, Rule, read_rules
+from provisioner.sim.hardware.clock import HandClock
+from provisioner.sim.redfish.redfish_answers import GONE, Answer
+from provisioner.sim.site.fault_presets import ALL, inject
+from provisioner.sim.site.site import Site
 
 NODE = "su0-n00"
 TASK = "/redfish/v1/TaskService/Tasks/3"

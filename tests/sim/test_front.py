@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from provisioner.sim import fault_presets_bmc
-from provisioner.sim.bmc import from_files
-from provisioner.sim.clock import HandClock
-from provisioner.sim.fault_presets import ALL, inject
-from provisioner.sim.front import Front
-from provisioner.sim.images import make_image
-from provisioner.sim.redfish_answers import GONE
-from provisioner.sim.site import HOST_FACTORY_PASSWORD, SWITCH_PASSWORD, SWITCH_USER, Site
+from provisioner.sim.hardware.clock import HandClock
+from provisioner.sim.hardware.images import make_image
+from provisioner.sim.redfish.bmc import from_files
+from provisioner.sim.redfish.redfish_answers import GONE
+from provisioner.sim.site import fault_presets_bmc
+from provisioner.sim.site.fault_presets import ALL, inject
+from provisioner.sim.site.front import Front
+from provisioner.sim.site.site import HOST_FACTORY_PASSWORD, SWITCH_PASSWORD, SWITCH_USER, Site
 
 NODE = "su0-n00"
 BFB = make_image("bluefield.bundle", {"DPU_OS": "bf-bundle-2.10.0-147", "DPU_NIC": "32.44.1036"})

@@ -11,8 +11,8 @@ from xml.etree import ElementTree
 import pytest
 
 from provisioner.checks.roce_runtime import ROCE_RUNTIME
-from provisioner.sim.clock import HandClock
-from provisioner.sim.site import Site
+from provisioner.sim.hardware.clock import HandClock
+from provisioner.sim.site.site import Site
 
 NODE = "su0-n00"
 COMMANDS = {

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from provisioner.sim.cabling import Place, places
-from provisioner.sim.clock import HandClock
-from provisioner.sim.site import Site
+from provisioner.sim.hardware.cabling import Place, places
+from provisioner.sim.hardware.clock import HandClock
+from provisioner.sim.site.site import Site
 
 
 @pytest.fixture(scope="module")

@@ -12,13 +12,13 @@ from typing import Any
 import aiohttp
 import pytest
 
-from provisioner.sim.bmc import from_files
-from provisioner.sim.clock import HandClock
-from provisioner.sim.control import Control
-from provisioner.sim.front import Front
-from provisioner.sim.images import make_image
-from provisioner.sim.site import Site
-from provisioner.sim.truth import (
+from provisioner.sim.hardware.clock import HandClock
+from provisioner.sim.hardware.images import make_image
+from provisioner.sim.redfish.bmc import from_files
+from provisioner.sim.site.control import Control
+from provisioner.sim.site.front import Front
+from provisioner.sim.site.site import Site
+from provisioner.sim.site.truth import (
     switch_outages,
     truth,
     uncertified_in_customer_vrf,

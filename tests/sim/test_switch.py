@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from provisioner.sim.clock import HandClock, Schedule
-from provisioner.sim.nvue import NvueService
-from provisioner.sim.redfish_answers import GONE
-from provisioner.sim.switch import Neighbour, Switch
+from provisioner.sim.hardware.clock import HandClock, Schedule
+from provisioner.sim.redfish.redfish_answers import GONE
+from provisioner.sim.switches.nvue import NvueService
+from provisioner.sim.switches.switch import Neighbour, Switch
 
 BASIC = "Basic " + base64.b64encode(b"cumulus:secret").decode()
 APPLY = {"state": "apply", "auto-prompt": {"ays": "ays_yes"}}

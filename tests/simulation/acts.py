@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Any
 
 from provisioner.model.operation import ActionStatus, LedgerEntry
-from provisioner.sim.site import Site
+from provisioner.sim.site.site import Site
 
 OPEN = (ActionStatus.INTENDED, ActionStatus.SENT)
 # after these the same act may be begun again: it did not happen, or the device said that it failed

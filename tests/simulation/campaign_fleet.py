@@ -1,9 +1,9 @@
 """A fleet of node rows that moves as the reconciler moves nodes, and tells the truth about itself.
 
-The store, the requests and `control/campaigns.py` are the real ones; only what a node does once its
-row was changed is played here: some time in each state, a leaf that waits until no host uses it,
-hosts that wait for their leaf, failures and slow results by name. `truth` is written apart from the
-campaign: it counts what is out of service, by the rows alone, after every step.
+The store, the requests and `control/campaigns/campaigns.py` are the real ones; only what a node
+does once its row was changed is played here: some time in each state, a leaf that waits until no
+host uses it, hosts that wait for their leaf, failures and slow results by name. `truth` is written
+apart from the campaign: it counts what is out of service, by the rows alone, after every step.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 
 from campaign_parts import MATRIX, domains, inventory
 
-from provisioner.control.campaign_requests import CampaignRequests
-from provisioner.control.campaigns import Campaigns
+from provisioner.control.campaigns.campaign_requests import CampaignRequests
+from provisioner.control.campaigns.campaigns import Campaigns
 from provisioner.model.campaign import Campaign, CampaignState
 from provisioner.model.campaign_policy import Policy
 from provisioner.model.cohort import Sample
@@ -25,8 +25,8 @@ from provisioner.model.operation import Operation
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.tenant import Tenant
 from provisioner.settings import Settings
-from provisioner.store.campaign_rows import CampaignRows
-from provisioner.store.sql_store import open_store
+from provisioner.store.database.sql_store import open_store
+from provisioner.store.repositories.campaign_rows import CampaignRows
 
 RAILS = 4
 QUIET_S = 1800.0  # between two looks while nothing is under way

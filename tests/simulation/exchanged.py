@@ -10,15 +10,15 @@ from collections.abc import Mapping
 from returned import HOST
 from rig import World
 
-from provisioner.control.case_desk import CaseDesk
-from provisioner.control.case_exchange import Exchanges
-from provisioner.demo_site import ARTIFACTS
+from provisioner.control.repairs.case_desk import CaseDesk
+from provisioner.control.repairs.case_exchange import Exchanges
+from provisioner.demo.site import ARTIFACTS
 from provisioner.ports import Secret
 from provisioner.ports.cases import CaseBook
-from provisioner.sim.bmc import from_files, make_service
-from provisioner.sim.build import build_machine
-from provisioner.sim.machine import Machine
-from provisioner.sim.site import HOST_FACTORY_PASSWORD, Site
+from provisioner.sim.hardware.build import build_machine
+from provisioner.sim.hardware.machine import Machine
+from provisioner.sim.redfish.bmc import from_files, make_service
+from provisioner.sim.site.site import HOST_FACTORY_PASSWORD, Site
 
 ANOTHER = 99  # the seed of what nobody has seen before
 

@@ -36,26 +36,26 @@ from shared_memory import Gate, MemberStore, MemoryQueue, MemorySeat, MemoryThre
 from sqlalchemy import select
 from virtual_time import EPOCH
 
-from provisioner import permit, process_scope
-from provisioner.control.cluster import Cluster, SharedTime
-from provisioner.daemon import Daemon, Parts
-from provisioner.database_clock import DatabaseClock
-from provisioner.execution.artifacts import Artifacts
-from provisioner.execution.host_keys import HostLogin
-from provisioner.execution.leaf_turns import held
-from provisioner.execution.os_images import OsImages
+from provisioner.adapters.simulated.simulated_agents import SiteSide, simulated_agents
+from provisioner.control.engine.cluster import Cluster, SharedTime
+from provisioner.daemon.daemon import Daemon, Parts
+from provisioner.daemon.data import read_matrix
+from provisioner.execution.actions.host_keys import HostLogin
+from provisioner.execution.actions.leaf_turns import held
+from provisioner.execution.artifacts.artifacts import Artifacts
+from provisioner.execution.artifacts.os_images import OsImages
 from provisioner.model.operation import LedgerEntry, Operation
-from provisioner.opening import read_matrix
 from provisioner.ports import StoreFailed, Unreachable
-from provisioner.sim.truth import NOBODYS
-from provisioner.simulated_agents import SiteSide, simulated_agents
-from provisioner.store import operation_rows
-from provisioner.store.campaign_rows import CampaignRows
-from provisioner.store.master_key import MasterKey
-from provisioner.store.operation_rows import SETTLED
-from provisioner.store.schema import certificates
-from provisioner.store.signing_rows import open_signer
-from provisioner.store.vault import Vault
+from provisioner.runtime import permit, process_scope
+from provisioner.runtime.database_clock import DatabaseClock
+from provisioner.sim.site.truth import NOBODYS
+from provisioner.store.repositories.campaign_rows import CampaignRows
+from provisioner.store.repositories.master_key import MasterKey
+from provisioner.store.repositories.signing_rows import open_signer
+from provisioner.store.repositories.vault import Vault
+from provisioner.store.rows import operation_rows
+from provisioner.store.rows.operation_rows import SETTLED
+from provisioner.store.schema.schema import certificates
 from provisioner.twin.hosts import MemoryRunner, MemoryShell
 
 RESTART_S = 2.0  # RestartSec of the unit

@@ -15,9 +15,10 @@ from urllib.parse import parse_qsl, urlsplit
 
 from memory_hosts import MemoryRunner
 
-from provisioner.execution.reach import Reach
-from provisioner.execution.tenancy import Tenancy
-from provisioner.execution.work import Site as Effects
+from provisioner.adapters.simulated.simulated_runner import asked, outputs
+from provisioner.execution.actions.reach import Reach
+from provisioner.execution.actions.work import Site as Effects
+from provisioner.execution.tenancy.tenancy import Tenancy
 from provisioner.model.location import Location, Port
 from provisioner.model.node import BmcRef, Node, NodeKind, Placement
 from provisioner.ports import (
@@ -32,9 +33,8 @@ from provisioner.ports import (
     Unreachable,
 )
 from provisioner.settings import Settings
-from provisioner.sim.bmc import from_files, make_service
-from provisioner.sim.site import SWITCH_PASSWORD, SWITCH_USER, Site
-from provisioner.simulated_runner import asked, outputs
+from provisioner.sim.redfish.bmc import from_files, make_service
+from provisioner.sim.site.site import SWITCH_PASSWORD, SWITCH_USER, Site
 from provisioner.store import open_store
 
 YIELDS = 20  # turns of the loop after which nobody else has anything to do

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 
 from virtual_time import VirtualClock, run
 
-from provisioner.execution.hold import Hold
-from provisioner.execution.once import Act, Sent, Snapshot, once
+from provisioner.execution.actions.hold import Hold
+from provisioner.execution.actions.once import Act, Sent, Snapshot, once
 from provisioner.model.node import Node, NodeKind
 from provisioner.model.operation import ActionStatus, LedgerEntry
 from provisioner.model.outcome import Blocker, Reason
@@ -21,7 +21,7 @@ from provisioner.ports import (
     Unreachable,
 )
 from provisioner.settings import Settings
-from provisioner.store.sql_store import SqlStore, open_store
+from provisioner.store.database.sql_store import SqlStore, open_store
 
 SETTINGS = Settings()
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from port_truth import Issued
 
-from provisioner.control.observer import Observer
-from provisioner.execution.hold import Hold
-from provisioner.execution.tenancy import Tenancy
+from provisioner.control.node.observer import Observer
+from provisioner.execution.actions.hold import Hold
+from provisioner.execution.tenancy.tenancy import Tenancy
 from provisioner.model.certificate import Certificate
 from provisioner.model.erasure import (
     Disk,
@@ -24,8 +24,9 @@ from provisioner.model.inventory import Inventory
 from provisioner.model.node import Node, Placement, State
 from provisioner.model.outcome import Blocker
 from provisioner.model.plan import Plan
-from provisioner.planning import certification, erasure
-from provisioner.planning.lifecycle import View
+from provisioner.planning.certification import certification
+from provisioner.planning.erasure import erasure
+from provisioner.planning.lifecycle.decide import View
 from provisioner.ports import Secret
 
 POLICY = ErasurePolicy(required=())

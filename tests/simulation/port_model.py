@@ -43,10 +43,9 @@ from provisioner.model.location import Port
 from provisioner.model.node import Node, NodeKind, Placement, State
 from provisioner.model.plan import Plan
 from provisioner.model.tenant import PortPlacement
-from provisioner.planning import erasure, requests
-from provisioner.planning.entitlement import find_trespasses
-from provisioner.planning.journey import may_enter
-from provisioner.planning.lifecycle import (
+from provisioner.planning.erasure import erasure
+from provisioner.planning.lifecycle import operator_requests as requests
+from provisioner.planning.lifecycle.decide import (
     Certify,
     Enter,
     Fence,
@@ -57,7 +56,9 @@ from provisioner.planning.lifecycle import (
     View,
     decide,
 )
-from provisioner.planning.port_isolation import leaks, misplaced, placement_of
+from provisioner.planning.lifecycle.journey import may_enter
+from provisioner.planning.release.entitlement import find_trespasses
+from provisioner.planning.release.port_isolation import leaks, misplaced, placement_of
 
 
 class Model(WatchSteps):

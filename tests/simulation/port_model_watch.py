@@ -9,9 +9,9 @@ from port_truth import MAINTENANCE
 
 from provisioner.model.node import Node, Placement, State
 from provisioner.model.tenant import PortPlacement
-from provisioner.planning import requests
-from provisioner.planning.entitlement import find_trespasses, mark_served
-from provisioner.planning.journey import may_enter
+from provisioner.planning.lifecycle import operator_requests as requests
+from provisioner.planning.lifecycle.journey import may_enter
+from provisioner.planning.release.entitlement import find_trespasses, mark_served
 
 
 class WatchSteps:

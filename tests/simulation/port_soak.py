@@ -25,10 +25,10 @@ from port_world import WATCH_S, PortWorld
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.operation import OperationStatus
 from provisioner.model.tenant import Tenant
-from provisioner.planning import requests
+from provisioner.planning.lifecycle import operator_requests as requests
 from provisioner.ports import StaleWrite
-from provisioner.store.master_key import MasterKey
-from provisioner.store.signing_rows import open_signer
+from provisioner.store.repositories.master_key import MasterKey
+from provisioner.store.repositories.signing_rows import open_signer
 
 RESTS_WITHIN_S = 6 * 3600.0  # of virtual time, once nothing fails any more
 ACTS = {  # what chance does, and how often against the others

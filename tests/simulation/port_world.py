@@ -16,22 +16,22 @@ from port_given import TENANTS, Credentials, GivenEraser, Hosts, WatchedStore
 from port_truth import MAINTENANCE, PortTruth, Row
 from virtual_time import VirtualClock
 
-from provisioner.control.leaf_watch import LeafWatch
-from provisioner.control.performer import Performer
-from provisioner.control.reconciler import Reconciler
-from provisioner.control.release_watch import ReleaseWatch
-from provisioner.control.trespasses import Trespasses
-from provisioner.execution.reach import Reach
-from provisioner.execution.tenancy import Tenancy
-from provisioner.execution.work import Site as Effects
+from provisioner.control.node.performer import Performer
+from provisioner.control.node.reconciler import Reconciler
+from provisioner.control.watch.leaf_watch import LeafWatch
+from provisioner.control.watch.release_watch import ReleaseWatch
+from provisioner.control.watch.trespasses import Trespasses
+from provisioner.execution.actions.reach import Reach
+from provisioner.execution.actions.work import Site as Effects
+from provisioner.execution.tenancy.tenancy import Tenancy
 from provisioner.model.inventory import Device, DeviceKind, Inventory
 from provisioner.model.location import Location, Port
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.ports import Call, Reply, SwitchAddress, Unreachable
 from provisioner.settings import Settings
-from provisioner.sim.clock import Schedule
-from provisioner.sim.nvue import NvueService
-from provisioner.sim.switch import Neighbour, Switch, SwitchDurations
+from provisioner.sim.hardware.clock import Schedule
+from provisioner.sim.switches.nvue import NvueService
+from provisioner.sim.switches.switch import Neighbour, Switch, SwitchDurations
 from provisioner.store import open_store
 
 LEAVES = 2

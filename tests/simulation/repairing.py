@@ -12,11 +12,11 @@ import virtual_time
 from rig import World
 from test_returns import want
 
-from provisioner.control.case_desk import CaseDesk
-from provisioner.daemon import Daemon
+from provisioner.control.repairs.case_desk import CaseDesk
+from provisioner.daemon.daemon import Daemon
 from provisioner.model.case import Case, Origin, Stage
 from provisioner.model.node import Node, State
-from provisioner.store.case_rows import CaseRows
+from provisioner.store.repositories.case_rows import CaseRows
 
 HOUR_S = 3600.0
 HOST = "su0-n00"
@@ -92,7 +92,7 @@ class Shop:
 
     def broken(self, preset: str, part: str = "") -> None:
         """Put a fault of the catalogue on the host."""
-        from provisioner.sim.fault_presets import inject
+        from provisioner.sim.site.fault_presets import inject
 
         inject(self.world.site, preset, HOST, part)
 

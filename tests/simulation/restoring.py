@@ -12,18 +12,18 @@ from pathlib import Path
 
 from rig import World
 
-from provisioner import permit
-from provisioner.control.recovery import Recovery
+from provisioner.control.watch.recovery import Recovery
 from provisioner.model.node import Node, State
 from provisioner.model.recovery import Difference, DifferenceKind, Word
 from provisioner.model.tenant import PortPlacement, Tenant
-from provisioner.planning.recovery import adopted_proof, settle_by_word
-from provisioner.planning.requests import reclaim
-from provisioner.store.copying import copy_file
-from provisioner.store.recovery_rows import RecoveryRows
-from provisioner.store.recovery_schema import site_state
-from provisioner.store.sql_store import open_store
-from provisioner.store.vault import Vault
+from provisioner.planning.lifecycle.operator_requests import reclaim
+from provisioner.planning.watch.recovery import adopted_proof, settle_by_word
+from provisioner.runtime import permit
+from provisioner.store.database.copying import copy_file
+from provisioner.store.database.sql_store import open_store
+from provisioner.store.repositories.recovery_rows import RecoveryRows
+from provisioner.store.repositories.vault import Vault
+from provisioner.store.schema.recovery_schema import site_state
 
 HOUR_S = 3600.0
 LOOK_S = 20.0  # a node is in a tenant's network for much longer

@@ -10,28 +10,28 @@ import random
 from collections.abc import Mapping
 from pathlib import Path
 
-from provisioner.control.isolating import Fabrics
-from provisioner.daemon import Daemon, Parts
-from provisioner.demo_site import ARTIFACTS, DemoFiles, prepare
-from provisioner.execution.artifacts import Artifacts
-from provisioner.execution.host_keys import HostLogin
-from provisioner.execution.intake import find, take_in
-from provisioner.execution.os_images import OsImages
+from provisioner.adapters.redfish.discovery import probe_all
+from provisioner.adapters.simulated.simulated_agents import SiteSide, simulated_agents
+from provisioner.control.fabric.isolating import Fabrics
+from provisioner.daemon.daemon import Daemon, Parts
+from provisioner.daemon.data import read_expected, read_matrix, read_secrets
+from provisioner.demo.site import ARTIFACTS, DemoFiles, prepare
+from provisioner.execution.actions.host_keys import HostLogin
+from provisioner.execution.artifacts.artifacts import Artifacts
+from provisioner.execution.artifacts.os_images import OsImages
+from provisioner.execution.observe.intake import find, take_in
 from provisioner.model.node import Node, State
-from provisioner.opening import read_expected, read_matrix, read_secrets
 from provisioner.ports.cases import CaseBook
-from provisioner.redfish.discovery import probe_all
 from provisioner.settings import Settings
-from provisioner.sim.bmc import from_files, make_service
-from provisioner.sim.redfish_service import RedfishService
-from provisioner.sim.site import Site
-from provisioner.sim.truth import truth, uncertified_in_customer_vrf
-from provisioner.simulated_agents import SiteSide, simulated_agents
-from provisioner.store.campaign_rows import CampaignRows
-from provisioner.store.master_key import MasterKey
-from provisioner.store.signing_rows import open_signer
-from provisioner.store.sql_store import open_store
-from provisioner.store.vault import Vault
+from provisioner.sim.redfish.bmc import from_files, make_service
+from provisioner.sim.redfish.redfish_service import RedfishService
+from provisioner.sim.site.site import Site
+from provisioner.sim.site.truth import truth, uncertified_in_customer_vrf
+from provisioner.store.database.sql_store import open_store
+from provisioner.store.repositories.campaign_rows import CampaignRows
+from provisioner.store.repositories.master_key import MasterKey
+from provisioner.store.repositories.signing_rows import open_signer
+from provisioner.store.repositories.vault import Vault
 from provisioner.twin.hosts import MemoryRunner, MemoryShell, Runs
 from provisioner.twin.loop import VirtualClock
 from provisioner.twin.wires import MemoryBmcs, MemorySwitches, Wire

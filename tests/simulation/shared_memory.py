@@ -16,11 +16,11 @@ from zlib import crc32
 
 import psycopg
 
-from provisioner.database_clock import Reading
-from provisioner.planning.membership import Joined
+from provisioner.planning.watch.membership import Joined
 from provisioner.ports import StoreFailed
-from provisioner.store.seat import SAFE_PART, Peer
-from provisioner.store.sql_store import SqlStore
+from provisioner.runtime.database_clock import Reading
+from provisioner.store.database.seat import SAFE_PART, Peer
+from provisioner.store.database.sql_store import SqlStore
 
 POLL_S = 0.5  # of the queue, as DBOS is told to
 

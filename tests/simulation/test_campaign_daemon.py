@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from rig import MATRIX, World
 
-from provisioner.control.campaign_requests import CampaignRequests
+from provisioner.control.campaigns.campaign_requests import CampaignRequests
+from provisioner.daemon.data import read_matrix
 from provisioner.model.campaign import Campaign, CampaignState
 from provisioner.model.campaign_policy import Policy
 from provisioner.model.node import Node, State
-from provisioner.opening import read_matrix
-from provisioner.store.campaign_rows import CampaignRows
+from provisioner.store.repositories.campaign_rows import CampaignRows
 from provisioner.twin.loop import run
 
 BASE, NEXT = "spectrum-x-1.2.0", "spectrum-x-1.3.0"

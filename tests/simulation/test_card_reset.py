@@ -6,9 +6,9 @@ import asyncio
 
 from leaf_rig import Rig
 
-from provisioner.execution import activations
-from provisioner.execution.once import Sent
-from provisioner.execution.work import Work
+from provisioner.execution.actions.once import Sent
+from provisioner.execution.actions.work import Work
+from provisioner.execution.steps import activations
 from provisioner.model.inventory import Activation, Device, DeviceKind, Inventory
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.plan import Disruption, Step, StepKind

@@ -12,8 +12,8 @@ from provisioner.model.cohort import Sample
 from provisioner.model.health import Gate, HealthReport
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.outcome import Reason
-from provisioner.planning.coverage import TESTS
-from provisioner.planning.requests import reclaim
+from provisioner.planning.certification.check_coverage import TESTS
+from provisioner.planning.lifecycle.operator_requests import reclaim
 
 METRIC = "all_reduce_gb_s/host"
 

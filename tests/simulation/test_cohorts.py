@@ -9,11 +9,11 @@ from pathlib import Path
 import virtual_time
 from rig import World
 
-from provisioner.control.cohorts import Cohorts
+from provisioner.control.fabric.cohorts import Cohorts
 from provisioner.model.cohort import Sample
 from provisioner.model.inventory import Inventory
 from provisioner.model.node import Node, NodeKind
-from provisioner.planning.cohort import version_set
+from provisioner.planning.certification.cohort import version_set
 
 NODES = 12
 NOTHING = Inventory(node="", vendor="")

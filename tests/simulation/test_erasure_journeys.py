@@ -15,8 +15,8 @@ from rig import World
 from provisioner.model.erasure import ErasurePolicy, ErasureReport, Holder, Method, Result
 from provisioner.model.node import Boots, Node, Placement, State
 from provisioner.model.outcome import Reason
-from provisioner.planning.erasure import sanitized
-from provisioner.planning.requests import retry
+from provisioner.planning.erasure.erasure import sanitized
+from provisioner.planning.lifecycle.operator_requests import retry
 
 Told = TypeVar("Told")
 

@@ -12,16 +12,16 @@ import pytest
 import virtual_time
 from rig import World
 
-from provisioner.checks import fabric_checks
 from provisioner.checks.check import CheckContext
-from provisioner.control.fabric import FabricSessions
-from provisioner.execution.fabric_tests import FabricTests
+from provisioner.checks.fabric import fabric_checks
+from provisioner.control.fabric.fabric import FabricSessions
+from provisioner.execution.validate.fabric_tests import FabricTests
 from provisioner.model.fabric_session import FabricOutcome, FabricSession
 from provisioner.model.health import CheckResult, Evidence, Gate, HealthReport, Verdict
 from provisioner.model.inventory import Device, DeviceKind, Inventory
 from provisioner.model.node import Node, NodeKind, Placement, State
 from provisioner.model.outcome import Reason
-from provisioner.sim import fault_presets
+from provisioner.sim.site import fault_presets
 
 HOUR_S, Act = 3600.0, Callable[["Place"], Any]
 

@@ -9,11 +9,11 @@ from memory_hosts import MemoryRunner, MemoryShell
 from rig import World
 from virtual_time import run
 
-from provisioner.execution.artifacts import Artifacts
+from provisioner.execution.actions.hold import Hold
+from provisioner.execution.actions.reach import Reach
+from provisioner.execution.actions.work import Site
+from provisioner.execution.artifacts.artifacts import Artifacts
 from provisioner.execution.executor import Executor
-from provisioner.execution.hold import Hold
-from provisioner.execution.reach import Reach
-from provisioner.execution.work import Site
 from provisioner.model.inventory import Activation, Inventory
 from provisioner.model.operation import LedgerEntry
 from provisioner.model.outcome import Blocker, Reason

@@ -10,8 +10,8 @@ from virtual_time import run
 
 from provisioner.model.node import Node, State
 from provisioner.model.outcome import Reason
-from provisioner.sim.truth import placements
-from provisioner.store.case_rows import CaseRows
+from provisioner.sim.site.truth import placements
+from provisioner.store.repositories.case_rows import CaseRows
 
 HOST = "su0-n00"
 

@@ -8,13 +8,13 @@ from typing import Any
 
 from leaf_rig import Rig
 
-from provisioner.execution.methods_switch import boot_image
-from provisioner.execution.once import Sent
-from provisioner.execution.switch_api import SwitchApi
+from provisioner.execution.actions.once import Sent
+from provisioner.execution.observe.switch_api import SwitchApi
+from provisioner.execution.steps.methods_switch import boot_image
 from provisioner.model.inventory import Activation
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.plan import Disruption, Step, StepKind
-from provisioner.sim.nvue import NvueService
+from provisioner.sim.switches.nvue import NvueService
 from provisioner.switches import cumulus
 
 SPINE, NEW = "spine-0", "5.12.1.100"

@@ -23,9 +23,9 @@ from repairing import HOST, Shop, lived
 from provisioner.model.case import Case, Ending, Origin, Stage
 from provisioner.model.node import State
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.sim.curable_faults import exchange
-from provisioner.sim.site import Site
-from provisioner.store.evidence_rows import put_inventory
+from provisioner.sim.hardware.curable_faults import exchange
+from provisioner.sim.site.site import Site
+from provisioner.store.rows.evidence_rows import put_inventory
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "repair"
 Plant = Callable[[Shop], Awaitable[None]]

@@ -10,12 +10,12 @@ from typing import Any, TypeVar
 from leaf_rig import Rig
 from repairing import HOST, Shop, lived
 
-from provisioner.execution import gpu_reset
-from provisioner.execution.once import Act
+from provisioner.execution.actions.once import Act
+from provisioner.execution.steps import gpu_reset
 from provisioner.model.case import Case
 from provisioner.model.operation import ActionStatus, LedgerEntry
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.planning import remedy_steps
+from provisioner.planning.repair import remedy_steps
 
 NODE = "su0-n00"
 Result = TypeVar("Result")

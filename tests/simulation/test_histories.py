@@ -15,7 +15,10 @@ from history_check import check
 from history_log import Certified, Entered, History, Intent, Taken, Write
 from history_world import SENT_WITHIN_S, ClusterWorld
 
-from provisioner.execution import leaf, leaf_config, once, switch_api, switch_drain
+from provisioner.execution.actions import once
+from provisioner.execution.observe import switch_api
+from provisioner.execution.steps import switch_drain
+from provisioner.execution.tenancy import leaf, leaf_config
 
 PUSH = Write(11.0, "n1", "push", "a", "push", slot="DPU_0")
 UPDATE = Intent(10.0, 100.0, "n1", "update bluefield.bundle DPU_0 to 2", ("DPU_0",), "a")

@@ -11,8 +11,8 @@ from test_returns import HOST, state, want
 
 from provisioner.model.certificate import Certificate
 from provisioner.model.node import Node, Placement, State
-from provisioner.sim.disks import fit_disks
-from provisioner.sim.machine import Machine
+from provisioner.sim.hardware.disks import fit_disks
+from provisioner.sim.hardware.machine import Machine
 
 SLOT, SERIAL, HOUR_S = "NVMe_2", "S64HSTRANGER01", 3600.0
 

@@ -10,7 +10,7 @@ from rig import World
 
 from provisioner.model.node import Node, State
 from provisioner.model.outcome import Reason
-from provisioner.sim.switch import Switch
+from provisioner.sim.switches.switch import Switch
 
 ONE, OTHER, LEAF = "su0-n00", "su0-n01", "leaf-su0-r3"
 

@@ -9,8 +9,8 @@ from virtual_time import run
 
 from provisioner.model.node import Node, State
 from provisioner.model.outcome import Reason
-from provisioner.planning import requests
-from provisioner.sim.truth import placements
+from provisioner.planning.lifecycle import operator_requests as requests
+from provisioner.sim.site.truth import placements
 
 HOST = "su0-n00"
 

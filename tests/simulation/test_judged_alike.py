@@ -13,10 +13,10 @@ from test_fabric_sessions import lived
 from test_validator import NODE, matrix
 
 from provisioner import checks
-from provisioner.checks.reading import END_WORDS
+from provisioner.checks.readers.reading import END_WORDS
 from provisioner.checks.threshold_data import Limits
-from provisioner.execution.judging import GRAMMARS, judging_context
-from provisioner.execution.validator import Validator
+from provisioner.execution.validate.judging import GRAMMARS, judging_context
+from provisioner.execution.validate.validator import Validator
 from provisioner.model.cohort import Baseline
 from provisioner.model.health import CheckResult, Gate, HealthReport, Verdict
 from provisioner.model.inventory import Inventory

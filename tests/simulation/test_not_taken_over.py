@@ -8,14 +8,14 @@ import pytest
 import virtual_time
 from rig import World
 
-from provisioner.control.case_desk import CaseDesk
+from provisioner.control.repairs.case_desk import CaseDesk
 from provisioner.model.case import Case, Origin, Stage
 from provisioner.model.node import BmcRef, Node, NodeKind, Placement, State
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.planning import case_policy
+from provisioner.planning.repair import case_policy
 from provisioner.ports import BmcAddress, Call, Reply
-from provisioner.sim.faults import Rule
-from provisioner.store.case_rows import CaseRows
+from provisioner.sim.faults.faults import Rule
+from provisioner.store.repositories.case_rows import CaseRows
 from provisioner.twin.wires import MemoryBmcs
 
 HOST, HOUR_S = "su0-n00", 3600.0

@@ -11,14 +11,14 @@ import pytest
 from once_device import SETTINGS, Device, operation, statuses
 from virtual_time import VirtualClock, run
 
-from provisioner.execution.hold import Hold
-from provisioner.execution.once import Snapshot, once
+from provisioner.execution.actions.hold import Hold
+from provisioner.execution.actions.once import Snapshot, once
 from provisioner.model.operation import ActionStatus, LedgerEntry
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.ports import (
     Fenced,
 )
-from provisioner.store.sql_store import open_store
+from provisioner.store.database.sql_store import open_store
 
 FATES: dict[str, tuple[list[str], int, ActionStatus | Reason]] = {
     "an answered request is sent once": ([""], 1, ActionStatus.SENT),

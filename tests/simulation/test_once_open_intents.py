@@ -16,7 +16,7 @@ from once_device import (
 )
 from virtual_time import EPOCH, VirtualClock, run
 
-from provisioner.execution.once import Sent, Snapshot, blocked, once
+from provisioner.execution.actions.once import Sent, Snapshot, blocked, once
 from provisioner.model.operation import ActionStatus, LedgerEntry
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.ports import (
@@ -27,7 +27,7 @@ from provisioner.ports import (
     PortError,
     Unreachable,
 )
-from provisioner.store.sql_store import open_store
+from provisioner.store.database.sql_store import open_store
 
 
 def test_an_open_intent_stays_open_while_its_device_cannot_be_looked_at() -> None:

@@ -22,9 +22,9 @@ from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker
 from provisioner.model.standing import Standing
 from provisioner.model.tenant import PortPlacement
-from provisioner.planning import handover
-from provisioner.sim.clock import Schedule
-from provisioner.sim.switch import Switch
+from provisioner.planning.release import handover
+from provisioner.sim.hardware.clock import Schedule
+from provisioner.sim.switches.switch import Switch
 
 FENCED = Row("certified", "maintenance", "MAINT", "", "", "good")
 LEAVING = Row("certified", "mixed", "", "red", "red", "good")

@@ -14,7 +14,7 @@ from provisioner.model.certificate import Certificate
 from provisioner.model.health import HealthReport
 from provisioner.model.node import Node, State
 from provisioner.model.outcome import Reason
-from provisioner.planning.coverage import TESTS, Domain
+from provisioner.planning.certification.check_coverage import TESTS, Domain
 
 
 async def proved(world: World) -> tuple[HealthReport, Certificate]:

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from rig import MATRIX, World
 
-from provisioner.control.campaign_requests import CampaignRequests
+from provisioner.control.campaigns.campaign_requests import CampaignRequests
+from provisioner.daemon.data import read_matrix
 from provisioner.model.campaign import Campaign
 from provisioner.model.campaign_policy import Policy
-from provisioner.opening import read_matrix
-from provisioner.store.campaign_rows import CampaignRows
+from provisioner.store.repositories.campaign_rows import CampaignRows
 from provisioner.twin import rehearsal_process
 from provisioner.twin.loop import run
 from provisioner.twin.recorded import simulated

@@ -18,8 +18,8 @@ from provisioner.model.case import Case, Ending, Stage
 from provisioner.model.inventory import DeviceKind
 from provisioner.model.node import Node, State
 from provisioner.model.outcome import Reason
-from provisioner.sim.host import HostView
-from provisioner.sim.machine import Machine
+from provisioner.sim.hardware.machine import Machine
+from provisioner.sim.outputs.host import HostView
 
 pytestmark = pytest.mark.long
 

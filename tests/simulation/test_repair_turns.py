@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 import virtual_time
 
-from provisioner.control.case_desk import CaseDesk
-from provisioner.control.repairs import Repairs
+from provisioner.control.repairs.case_desk import CaseDesk
+from provisioner.control.repairs.repairs import Repairs
 from provisioner.model.case import Case, Origin, Stage
 from provisioner.model.node import Node, NodeKind, Placement, State
 from provisioner.settings import Settings
-from provisioner.store.case_rows import CaseRows
-from provisioner.store.sql_store import open_store
+from provisioner.store.database.sql_store import open_store
+from provisioner.store.repositories.case_rows import CaseRows
 from provisioner.twin.loop import VirtualClock
 
 SAID, FAILED = "said", "failed"

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from repairing import HOST, HOUR_S, Shop, lived
 
-from provisioner.control.watcher import WatchParts
-from provisioner.daemon import Daemon
+from provisioner.control.watch.watcher import WatchParts
+from provisioner.daemon.daemon import Daemon
 from provisioner.model.alert import Alert, Classification
 from provisioner.model.case import Case, Ending, Service
 from provisioner.model.node import Node, State
-from provisioner.store.alert_rows import AlertRows
+from provisioner.store.repositories.alert_rows import AlertRows
 
 pytestmark = pytest.mark.long
 

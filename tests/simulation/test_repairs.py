@@ -10,7 +10,7 @@ from repairing import HOUR_S, Shop, lived
 from provisioner.model.case import Case, Ending, Origin, Stage
 from provisioner.model.node import Node, State
 from provisioner.model.operation import ActionStatus
-from provisioner.sim.curable_faults import RESEAT, exchange, happened
+from provisioner.sim.hardware.curable_faults import RESEAT, exchange, happened
 
 
 def tried(case: Case) -> list[tuple[str, str]]:

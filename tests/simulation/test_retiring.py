@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from repairing import HOST, HOUR_S, Shop, lived
 
+from provisioner.adapters.redfish.client import Redfish
+from provisioner.daemon.data import read_expected, read_secrets
 from provisioner.model.case import Case, Ending, Origin
 from provisioner.model.node import Node, State
-from provisioner.opening import read_expected, read_secrets
 from provisioner.ports import BmcAddress, Secret
-from provisioner.redfish.client import Redfish
 
 HANDED_OVER = Secret("Handed-over.2026")
 

@@ -13,7 +13,7 @@ from rig import World
 from provisioner.model.node import Node, Placement, State
 from provisioner.model.outcome import Reason
 from provisioner.model.tenant import Tenant
-from provisioner.planning.requests import reclaim
+from provisioner.planning.lifecycle.operator_requests import reclaim
 
 HOUR_S = 3600.0
 HOST = "su0-n00"

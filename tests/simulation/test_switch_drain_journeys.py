@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from leaf_rig import Rig
 
-from provisioner.execution.methods_switch import boot_image
-from provisioner.execution.once import Sent
+from provisioner.execution.actions.once import Sent
+from provisioner.execution.steps.methods_switch import boot_image
 from provisioner.model.inventory import Activation
 from provisioner.model.operation import ActionStatus, LedgerEntry
 from provisioner.model.outcome import Blocker, Reason

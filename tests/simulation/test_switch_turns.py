@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from leaf_rig import Rig
 
-from provisioner.execution.leaf_turns import turn
-from provisioner.execution.switch_api import SwitchApi
-from provisioner.execution.switch_drain import Drain
+from provisioner.execution.actions.leaf_turns import turn
+from provisioner.execution.observe.switch_api import SwitchApi
+from provisioner.execution.steps.switch_drain import Drain
 
 LEAF = "leaf-su0-r0"
 

@@ -11,7 +11,7 @@ import pytest
 from leaf_rig import Rig
 
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.planning.port_isolation import placement_of
+from provisioner.planning.release.port_isolation import placement_of
 
 A, B, C = "su0-n00", "su0-n01", "su0-n02"
 

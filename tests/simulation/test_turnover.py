@@ -11,7 +11,7 @@ from rig import World
 
 from provisioner.model.node import Node, State
 from provisioner.model.tenant import Tenant
-from provisioner.planning.requests import reclaim
+from provisioner.planning.lifecycle.operator_requests import reclaim
 
 
 async def wanted(world: World, name: str) -> None:

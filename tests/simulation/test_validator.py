@@ -12,14 +12,14 @@ import pytest
 from leaf_rig import Rig
 
 from provisioner import checks
-from provisioner.execution.validator import Validator
+from provisioner.execution.validate.validator import Validator
 from provisioner.model.health import HealthReport, Verdict
 from provisioner.model.inventory import Device, DeviceKind, Inventory
 from provisioner.model.matrix import Match, Matrix, Pin, Profile, Release
 from provisioner.model.node import NodeKind
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.planning.matrix_text import parse
-from provisioner.sim.fault_presets import inject
+from provisioner.planning.matrix.matrix_text import parse
+from provisioner.sim.site.fault_presets import inject
 
 NODE, LEAF = "su0-n00", "leaf-su0-r0"
 

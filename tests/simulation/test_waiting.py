@@ -12,11 +12,11 @@ import virtual_time
 from rig import MATRIX, World
 
 from provisioner import components
-from provisioner.control.explaining import situation
+from provisioner.control.node.explaining import situation
+from provisioner.daemon.data import read_matrix
 from provisioner.model.outcome import Reason
-from provisioner.opening import read_matrix
-from provisioner.planning.explain import Explanation, explain
-from provisioner.planning.planner import PlanCache
+from provisioner.planning.lifecycle.explain import Explanation, explain
+from provisioner.planning.path.planner import PlanCache
 from provisioner.ports import ShellCommand, ShellOutput, Unreachable
 from provisioner.twin.hosts import MemoryShell
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from provisioner.database_clock import DatabaseClock, Reading, take_reading
+from provisioner.runtime.database_clock import DatabaseClock, Reading, take_reading
 
 NOW = 1_790_000_000.0
 

@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 from test_seats import LIMIT_S, seated
 
-from provisioner.control.engine import EmbeddedEngine
-from provisioner.control.engine_shared import SharedEngine
+from provisioner.control.engine.engine import EmbeddedEngine
+from provisioner.control.engine.engine_shared import SharedEngine
 from provisioner.model.node import Node, NodeKind
 from provisioner.store import open_store
 

@@ -12,11 +12,11 @@ from typing import NoReturn
 import psycopg
 import pytest
 
-from provisioner.control.cluster import Cluster, SharedTime
-from provisioner.database_clock import DatabaseClock, since_boot
+from provisioner.control.engine.cluster import Cluster, SharedTime
 from provisioner.model.input_error import InputError
-from provisioner.planning.membership import WorksBy
-from provisioner.store.seat import Seat, read_members
+from provisioner.planning.watch.membership import WorksBy
+from provisioner.runtime.database_clock import DatabaseClock, since_boot
+from provisioner.store.database.seat import Seat, read_members
 
 LEASE_S = 2.0  # the seat is sure for three quarters of it
 LIMIT_S = 30.0

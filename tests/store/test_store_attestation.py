@@ -13,8 +13,8 @@ from securesystemslib.exceptions import VerificationError
 from securesystemslib.signer import SSlibKey
 
 from provisioner.model.certificate import Certificate, Revocation
-from provisioner.planning import attestation
-from provisioner.planning.attestation import NotAnAttestation, certificate_of, opened
+from provisioner.planning.certification import attestation
+from provisioner.planning.certification.attestation import NotAnAttestation, certificate_of, opened
 from provisioner.store import MasterKey, exchange_signing_key, open_signer, public_keys
 from provisioner.store.signing import Signer, envelope_of, keys_of, public_pem, signed, verify
 

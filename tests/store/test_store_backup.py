@@ -13,10 +13,10 @@ import pytest
 
 from provisioner.model.input_error import InputError
 from provisioner.store import open_store
-from provisioner.store.backup import MANIFEST, check_backup, make_backup, restore_backup
-from provisioner.store.copying import copier
-from provisioner.store.migrating import migrate, revisions
-from provisioner.store.postgres import open_postgres
+from provisioner.store.database.backup import MANIFEST, check_backup, make_backup, restore_backup
+from provisioner.store.database.copying import copier
+from provisioner.store.database.migrating import migrate, revisions
+from provisioner.store.database.postgres import open_postgres
 
 FIRST = Path(__file__).parent / "first_schema.sql"
 NOW = 1_700_000_000.0
@@ -234,6 +234,6 @@ def test_without_its_client_programs_a_server_is_not_migrated(tmp_path, empty, m
 def _engine_of(url: str):
     from sqlalchemy import create_engine
 
-    from provisioner.store.postgres import postgres_url
+    from provisioner.store.database.postgres import postgres_url
 
     return create_engine(postgres_url(url))

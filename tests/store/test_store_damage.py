@@ -13,9 +13,10 @@ from provisioner.model.location import Port
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.outcome import Reason
 from provisioner.ports import DamagedRow, StaleWrite
-from provisioner.store import SqlStore, open_store, page_rows
-from provisioner.store.alert_rows import put_override, read_overrides
-from provisioner.store.examining import find_damaged
+from provisioner.store import SqlStore, open_store
+from provisioner.store.database.examining import find_damaged
+from provisioner.store.repositories.alert_rows import put_override, read_overrides
+from provisioner.store.rows import page_rows
 
 PORT = Port(switch="leaf-0", interface="swp1", rail=0, nic_slot="NIC_0")
 NODES = [

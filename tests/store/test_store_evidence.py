@@ -11,7 +11,7 @@ from provisioner.model.node import Node, NodeKind
 from provisioner.model.operation import ActionStatus
 from provisioner.model.tenant import Tenant
 from provisioner.store import SqlStore
-from provisioner.store.schema import certificates
+from provisioner.store.schema.schema import certificates
 
 NODE = Node(id="n1", kind=NodeKind.HOST)
 CERTIFICATE = Certificate(

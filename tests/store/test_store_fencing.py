@@ -9,8 +9,9 @@ from virtual_time import run as run_virtual
 from provisioner.model.node import Node, NodeKind
 from provisioner.model.operation import ActionStatus, Operation, OperationStatus
 from provisioner.ports import Fenced, StaleWrite
-from provisioner.store import SqlStore, open_store, operation_rows
-from provisioner.store.schema import operations
+from provisioner.store import SqlStore, open_store
+from provisioner.store.rows import operation_rows
+from provisioner.store.schema.schema import operations
 
 OPEN = (ActionStatus.INTENDED, ActionStatus.SENT)
 

@@ -9,7 +9,7 @@ from provisioner.model.inventory import Device, DeviceKind, Inventory
 from provisioner.model.node import Node, NodeKind
 from provisioner.model.standing import Standing
 from provisioner.model.tenant import Tenant
-from provisioner.planning import certification
+from provisioner.planning.certification import certification
 from provisioner.ports import StaleWrite
 from provisioner.store import SqlStore
 

@@ -11,18 +11,18 @@ from pathlib import Path
 
 import pytest
 
+from provisioner.daemon.recovery import CountedWrites, counted_writes
 from provisioner.model.input_error import InputError
 from provisioner.model.node import Node, NodeKind
 from provisioner.model.recovery import Difference, DifferenceKind, Word
 from provisioner.ports import StaleWrite
-from provisioner.recovery_opening import CountedWrites, counted_writes
 from provisioner.store import open_store
-from provisioner.store.backup import make_backup, restore_backup
-from provisioner.store.copying import copy_file
-from provisioner.store.data_directory import prepare_directory
-from provisioner.store.high_water import MARK_FILE
-from provisioner.store.recovery_rows import RecoveryRows
-from provisioner.store.sql_store import SqlStore
+from provisioner.store.database.backup import make_backup, restore_backup
+from provisioner.store.database.copying import copy_file
+from provisioner.store.database.data_directory import prepare_directory
+from provisioner.store.database.high_water import MARK_FILE
+from provisioner.store.database.sql_store import SqlStore
+from provisioner.store.repositories.recovery_rows import RecoveryRows
 
 NOW = 1_700_000_000.0
 Work = Callable[[SqlStore], Awaitable[None]]

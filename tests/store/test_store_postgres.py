@@ -14,9 +14,10 @@ from provisioner.model.input_error import InputError
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.ports import Secret, StoreFailed
-from provisioner.store import Vault, open_signer, open_store, postgres, prepare_key
-from provisioner.store.metric_rows import read_fleet
-from provisioner.store.schema import metadata
+from provisioner.store import Vault, open_signer, open_store, prepare_key
+from provisioner.store.database import postgres
+from provisioner.store.rows.metric_rows import read_fleet
+from provisioner.store.schema.schema import metadata
 
 
 def test_migrations_build_exactly_the_schema_on_postgresql(database):

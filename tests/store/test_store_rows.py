@@ -12,7 +12,7 @@ from provisioner.model.operation import ActionStatus, OperationStatus
 from provisioner.model.tenant import ReleaseProof
 from provisioner.ports import Fenced, StaleWrite
 from provisioner.store import SqlStore
-from provisioner.store.schema import inventories
+from provisioner.store.schema.schema import inventories
 
 NODE = Node(id="n1", kind=NodeKind.HOST)
 REPORT = HealthReport(node="n1", inventory_digest="d", started_at=1, ended_at=2, results=())

@@ -21,7 +21,7 @@ from provisioner.store import (
     public_keys,
     rekey,
 )
-from provisioner.store.schema import credentials
+from provisioner.store.schema.schema import credentials
 
 OLD, NEW, OTHER = Secret("old"), Secret("new"), Secret("other")
 

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provisioner.execution.leaf import Leaf
+from provisioner.adapters.switches.sonic.sonic import SonicTransport
+from provisioner.execution.tenancy.leaf import Leaf
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.ports import ShellCommand, ShellOutput, SwitchAddress
 from provisioner.settings import Settings
-from provisioner.sonic import SonicTransport
 from provisioner.switches import sonic, sonic_state
 from provisioner.switches.cumulus import Move
 

@@ -11,14 +11,16 @@ import pytest
 from leaf_rig import Rig
 from sonic_standin import NEW, OLD, SonicSwitch
 
-from provisioner.execution.methods_sonic import install_sonic_image
-from provisioner.execution.methods_switch import boot_image
-from provisioner.execution.once import Sent
-from provisioner.execution.reach import Reach
-from provisioner.execution.switch_api import SwitchApi
-from provisioner.execution.switch_drain import Drain
-from provisioner.execution.tenancy import Tenancy
-from provisioner.execution.work import Site, Work
+from provisioner.adapters.switches.routing import RoutedSwitches
+from provisioner.adapters.switches.sonic.sonic import SonicTransport
+from provisioner.execution.actions.once import Sent
+from provisioner.execution.actions.reach import Reach
+from provisioner.execution.actions.work import Site, Work
+from provisioner.execution.observe.switch_api import SwitchApi
+from provisioner.execution.steps.methods_sonic import install_sonic_image
+from provisioner.execution.steps.methods_switch import boot_image
+from provisioner.execution.steps.switch_drain import Drain
+from provisioner.execution.tenancy.tenancy import Tenancy
 from provisioner.model.inventory import Activation
 from provisioner.model.node import Node
 from provisioner.model.operation import ActionStatus, LedgerEntry
@@ -26,8 +28,6 @@ from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.plan import Disruption, Step, StepKind
 from provisioner.model.tenant import MAINTENANCE_VRF
 from provisioner.ports import PlaybookCall, PlaybookResult
-from provisioner.sonic import SonicTransport
-from provisioner.switch_routing import RoutedSwitches
 
 LEAF = "leaf-su0-r0"
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from aiohttp import ClientSession
 from prometheus_client.parser import text_string_to_metric_families
 
+from provisioner.daemon.telemetry import open_telemetry, served_metrics
 from provisioner.model.alert import Alert, Classification
 from provisioner.model.campaign import Campaign, CampaignNode, CampaignState, NodeProgress, Progress
 from provisioner.model.campaign_row import CampaignRow
@@ -24,12 +25,11 @@ from provisioner.model.plan import Disruption, Plan, Step, StepKind
 from provisioner.ports import Call, Reply, Unreachable
 from provisioner.ports.telemetry import Telemetry
 from provisioner.settings import Settings
-from provisioner.store import evidence_rows
-from provisioner.store.alert_rows import AlertRows
-from provisioner.store.campaign_rows import CampaignRows
-from provisioner.store.case_rows import CaseRows
-from provisioner.store.sql_store import SqlStore, open_store
-from provisioner.telemetry_opening import open_telemetry, served_metrics
+from provisioner.store.database.sql_store import SqlStore, open_store
+from provisioner.store.repositories.alert_rows import AlertRows
+from provisioner.store.repositories.campaign_rows import CampaignRows
+from provisioner.store.repositories.case_rows import CaseRows
+from provisioner.store.rows import evidence_rows
 
 NOW = 1_700_000_000.0
 HOUR_S, DAY_S = 3600.0, 86400.0

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 import pytest
 
 from provisioner.access.tokens import new_token
-from provisioner.log_context import about
 from provisioner.model.access import Role
 from provisioner.ports import Secret
+from provisioner.runtime.log_context import about
 from provisioner.telemetry.logs import LINE_MAX, scrubbed, set_up
 
 PASSWORD = "Correct-horse-battery-9"

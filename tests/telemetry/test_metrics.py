@@ -10,14 +10,14 @@ import pytest
 from measured_site import BLOCKER, StillClock, of, parsed, scraped, site, step
 from prometheus_client import CollectorRegistry
 
+from provisioner.daemon.telemetry import open_telemetry
 from provisioner.model.input_error import InputError
 from provisioner.model.plan import StepKind
-from provisioner.planning.journey import JOURNEY
+from provisioner.planning.lifecycle.journey import JOURNEY
 from provisioner.ports import Call, Reply
 from provisioner.ports.telemetry import SILENCE
 from provisioner.settings import Settings
 from provisioner.telemetry.recording import UNKNOWN, Recorder
-from provisioner.telemetry_opening import open_telemetry
 
 TOKEN = "0123456789abcdef0123"
 

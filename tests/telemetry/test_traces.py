@@ -17,12 +17,12 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import StatusCode
 
-from provisioner.log_context import about
+from provisioner.daemon.telemetry import open_telemetry
 from provisioner.model.input_error import InputError
 from provisioner.ports import Call, Reply, Unreachable
+from provisioner.runtime.log_context import about
 from provisioner.settings import Settings
 from provisioner.telemetry.tracing import Traces, provider_of
-from provisioner.telemetry_opening import open_telemetry
 
 Received = list[tuple[dict[str, str], ExportTraceServiceRequest]]
 

@@ -10,11 +10,11 @@ from fabrics import tenant
 from leaf_rig import Rig
 from ufm_standin import Ufm
 
-from provisioner.execution.vrf_fabric import VrfIsolation
+from provisioner.adapters.ufm import UfmIsolation, UfmTransport
+from provisioner.execution.tenancy.vrf_fabric import VrfIsolation
 from provisioner.model.tenant import MAINTENANCE_VRF
-from provisioner.planning.address_plan import AddressPlan
+from provisioner.planning.places.address_plan import AddressPlan
 from provisioner.ports import Isolation, Member
-from provisioner.ufm import UfmIsolation, UfmTransport
 
 RED, BLUE = tenant("red", 0), tenant("blue", 1)
 

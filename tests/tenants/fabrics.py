@@ -8,11 +8,11 @@ from typing import Any
 from provisioner.model.location import Location
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.tenant import Outside, Phase, Tenant
-from provisioner.planning.address_plan import AddressPlan
-from provisioner.planning.tenants import PKEY_FIRST
-from provisioner.planning.vrf_difference import LeafChange
-from provisioner.planning.vrf_obstacles import SeenLeaf
-from provisioner.planning.vrf_plan import FabricPlan, fabric
+from provisioner.planning.places.address_plan import AddressPlan
+from provisioner.planning.tenancy.tenants import PKEY_FIRST
+from provisioner.planning.tenancy.vrf_difference import LeafChange
+from provisioner.planning.tenancy.vrf_obstacles import SeenLeaf
+from provisioner.planning.tenancy.vrf_plan import FabricPlan, fabric
 
 BASE: dict[str, Any] = {
     "evpn": {"enable": "on"},

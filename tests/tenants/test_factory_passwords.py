@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from leaf_rig import Rig
 
-from provisioner.execution.reach import Reach
-from provisioner.execution.switch_password import take_over
-from provisioner.execution.work import Site
+from provisioner.execution.actions.reach import Reach
+from provisioner.execution.actions.work import Site
+from provisioner.execution.observe.switch_password import take_over
 from provisioner.model.node import Node
 from provisioner.model.outcome import Reason
 from provisioner.ports import LoginRefused, PortError, Secret, Unreachable
-from provisioner.sim.switch import Switch
+from provisioner.sim.switches.switch import Switch
 
 LEAF = "leaf-su0-r0"
 

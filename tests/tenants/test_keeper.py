@@ -11,7 +11,7 @@ from worlds import World, run
 from provisioner.model.node import Placement, State
 from provisioner.model.outcome import Reason
 from provisioner.model.tenant import Phase, Tenant
-from provisioner.planning.tenants import Request
+from provisioner.planning.tenancy.tenants import Request
 from provisioner.ports import StaleWrite
 
 ASKED = Request(name="green", nodes=1)

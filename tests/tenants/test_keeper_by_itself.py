@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from worlds import World, run
 
-from provisioner.execution.tenancy import Tenancy
-from provisioner.execution.vrf_fabric import VrfIsolation
+from provisioner.execution.tenancy.tenancy import Tenancy
+from provisioner.execution.tenancy.vrf_fabric import VrfIsolation
 from provisioner.model.outcome import Reason
 from provisioner.model.tenant import Outside, Phase
-from provisioner.planning import tenant_sessions as rules
-from provisioner.planning.address_plan import AddressPlan
-from provisioner.planning.tenants import Request
-from provisioner.sim.switch import Switch
+from provisioner.planning.places.address_plan import AddressPlan
+from provisioner.planning.tenancy import tenant_sessions as rules
+from provisioner.planning.tenancy.tenants import Request
+from provisioner.sim.switches.switch import Switch
 
 ASKED = Request(name="green", nodes=1)
 SESSION = Outside(switch="leaf-su0-r0", peer="192.0.2.1", remote_as=64500, accepts=("10.0.0.0/8",))

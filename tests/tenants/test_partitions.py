@@ -13,9 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ufm_standin import Ufm
 
+from provisioner.adapters.ufm import UfmIsolation, UfmTransport
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.tenant import Phase
-from provisioner.planning.partitions import (
+from provisioner.planning.tenancy.partitions import (
     Act,
     Partition,
     acts,
@@ -26,7 +27,6 @@ from provisioner.planning.partitions import (
     read_partitions,
 )
 from provisioner.ports import Member, Secret
-from provisioner.ufm import UfmIsolation, UfmTransport
 
 A, B = "506b4b0300a1b200", "506b4b0300a1b201"
 RED, BLUE = tenant("red", 0), tenant("blue", 1)

@@ -11,11 +11,11 @@ from worlds import World, run
 from provisioner.access.tokens import new_token
 from provisioner.api import table
 from provisioner.api.app import application
-from provisioner.api_opening import api_parts
+from provisioner.daemon.api import api_parts
+from provisioner.daemon.data import read_matrix
 from provisioner.model.access import Role
-from provisioner.opening import read_matrix
 from provisioner.settings import Settings
-from provisioner.store import token_rows
+from provisioner.store.rows import token_rows
 
 MATRIX = Path(__file__).parents[2] / "firmware_matrix.yaml"
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from provisioner.cli import main
+from provisioner.daemon.data import open_data
 from provisioner.model.location import Port
 from provisioner.model.node import Node, NodeKind
-from provisioner.opening import open_data
 
 
 def run(*words: str) -> tuple[int, str, str]:

@@ -10,9 +10,9 @@ from fabrics import host, session, tenant, two_units
 from provisioner.model.node import Placement, State
 from provisioner.model.outcome import Reason
 from provisioner.model.tenant import Phase, Quota, Tenant
-from provisioner.planning.allocation import allocate
-from provisioner.planning.quotas import exceeded, usage
-from provisioner.planning.tenants import Request, Shrunk, change, create, delete, shrink
+from provisioner.planning.lifecycle.allocation import allocate
+from provisioner.planning.tenancy.quotas import exceeded, usage
+from provisioner.planning.tenancy.tenants import Request, Shrunk, change, create, delete, shrink
 
 FABRIC = two_units()
 LISTED = Tenant(name="house", vrf="HOUSE", l3vni=4001)

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.tenant import Phase, Tenant
-from provisioner.planning.vrf_difference import LeafChange, difference, proved
-from provisioner.planning.vrf_obstacles import SeenLeaf
-from provisioner.planning.vrf_plan import desired, dialect_of
+from provisioner.planning.tenancy.vrf_difference import LeafChange, difference, proved
+from provisioner.planning.tenancy.vrf_obstacles import SeenLeaf
+from provisioner.planning.tenancy.vrf_plan import desired, dialect_of
 
 FABRIC = two_units()
 LEAF = FABRIC.leaves[0]

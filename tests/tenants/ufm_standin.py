@@ -19,9 +19,9 @@ from typing import Any
 
 from aiohttp import web
 
+from provisioner.adapters.ufm import UfmAddress
 from provisioner.ports import Secret
-from provisioner.sim.serve_tls import certificate
-from provisioner.ufm import UfmAddress
+from provisioner.sim.hardware.serve_tls import certificate
 
 KNOWN = {"pkey", "guids", "index0", "ip_over_ib", "membership", "memberships"}
 

@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Callable
 
 from leaf_rig import Rig
 
-from provisioner.control.tenant_keeper import TenantKeeper
-from provisioner.execution.tenant_sessions import TenantSessions
-from provisioner.execution.vrf_fabric import VrfIsolation
+from provisioner.control.fabric.tenant_keeper import TenantKeeper
+from provisioner.execution.tenancy.tenant_sessions import TenantSessions
+from provisioner.execution.tenancy.vrf_fabric import VrfIsolation
 from provisioner.model.tenant import Tenant
-from provisioner.planning.address_plan import AddressPlan
+from provisioner.planning.places.address_plan import AddressPlan
 
 
 class World:

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-from provisioner.control.case_desk import CaseDesk
-from provisioner.control.ticketing import Ticketing
-from provisioner.execution.bundling import Bundler
-from provisioner.execution.reach import Reach
+from provisioner.control.repairs.case_desk import CaseDesk
+from provisioner.control.repairs.ticketing import Ticketing
+from provisioner.execution.actions.reach import Reach
+from provisioner.execution.repair.bundling import Bundler
 from provisioner.model.case import (
     Case,
     Origin,
@@ -24,11 +24,11 @@ from provisioner.model.node import BmcRef, Node, NodeKind, State
 from provisioner.ports import BmcTransport, Secret, SwitchTransport
 from provisioner.ports.tickets import TicketSystem
 from provisioner.settings import Settings
-from provisioner.store.case_rows import CaseRows
-from provisioner.store.master_key import MasterKey
-from provisioner.store.signing_rows import open_signer
-from provisioner.store.sql_store import SqlStore, open_store
-from provisioner.store.vault import Vault
+from provisioner.store.database.sql_store import SqlStore, open_store
+from provisioner.store.repositories.case_rows import CaseRows
+from provisioner.store.repositories.master_key import MasterKey
+from provisioner.store.repositories.signing_rows import open_signer
+from provisioner.store.repositories.vault import Vault
 
 NODE = Node(
     id="n7",

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from telling import CASE, telling
 
-from provisioner.planning import evidence_bundle as archive
-from provisioner.planning.evidence_bundle import NotABundle
-from provisioner.planning.scrubbing import scrub
+from provisioner.planning.repair import evidence_bundle as archive
+from provisioner.planning.repair.evidence_bundle import NotABundle
+from provisioner.planning.repair.scrubbing import scrub
 
 
 @pytest.fixture(scope="module")

@@ -13,13 +13,13 @@ import pytest
 from aiosmtpd.smtp import SMTP, Envelope, Session
 from telling import CASE, NODE, HandClock, telling
 
+from provisioner.adapters.tickets.mailbox import Mailbox, MailServer
+from provisioner.daemon.tickets import open_tickets
 from provisioner.model.input_error import InputError
 from provisioner.model.ticket import TicketMessage
-from provisioner.planning import ticket_words
+from provisioner.planning.repair import ticket_words
 from provisioner.ports import Unreachable
 from provisioner.settings import Settings
-from provisioner.tickets.mailbox import Mailbox, MailServer
-from provisioner.tickets_opening import open_tickets
 
 Result = TypeVar("Result")
 

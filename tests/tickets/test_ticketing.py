@@ -9,10 +9,10 @@ from pathlib import Path
 from desk import Desk
 from telling import Telling, telling
 
+from provisioner.adapters.tickets.webhook import Webhook
 from provisioner.model.case import Case, Ending, Spare
 from provisioner.model.inventory import DeviceKind
 from provisioner.ports import Secret
-from provisioner.tickets.webhook import Webhook
 
 Story = Callable[[Telling, Desk, Webhook], Awaitable[None]]
 

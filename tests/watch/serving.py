@@ -15,17 +15,17 @@ from urllib.parse import urlsplit
 
 from rig import World
 
-from provisioner.control.watcher import Watcher, WatchParts
-from provisioner.daemon import Daemon
+from provisioner.adapters.redfish.sse import SseReader
+from provisioner.control.watch.watcher import Watcher, WatchParts
+from provisioner.daemon.daemon import Daemon
 from provisioner.model.health import HealthReport
 from provisioner.model.node import Node, Placement, State
 from provisioner.model.operation import OperationStatus
-from provisioner.planning import certification
+from provisioner.planning.certification import certification
 from provisioner.ports import BmcAddress, Unreachable
-from provisioner.redfish.sse import SseReader
-from provisioner.sim.redfish_events import Events
-from provisioner.store.alert_rows import AlertRows
-from provisioner.store.signing_rows import open_signer
+from provisioner.sim.redfish.redfish_events import Events
+from provisioner.store.repositories.alert_rows import AlertRows
+from provisioner.store.repositories.signing_rows import open_signer
 
 HOST = "su0-n00"
 
@@ -85,7 +85,7 @@ def _root() -> Any:
 
 
 def _asking(last_id: str, now: float) -> Any:
-    from provisioner.sim.redfish_tree import Request
+    from provisioner.sim.redfish.redfish_tree import Request
 
     return Request("GET", "/", {}, {"last-event-id": last_id}, b"", None, "admin", now)
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from provisioner.model.alert import ANY, Alert, Classification, Override, Signal
 from provisioner.model.outcome import Reason
-from provisioner.planning import alerts
+from provisioner.planning.watch import alerts
 
 C = Classification
 NOW = 1_790_000_000.0

@@ -13,16 +13,16 @@ import virtual_time
 from rig import World
 from virtual_time import VirtualClock
 
-from provisioner.control.watcher import ROUND_S, Watcher, WatchParts
-from provisioner.execution.reach import Reach
-from provisioner.execution.watch import BURST_S, Budget
+from provisioner.control.watch.watcher import ROUND_S, Watcher, WatchParts
+from provisioner.execution.actions.reach import Reach
+from provisioner.execution.observe.watch import BURST_S, Budget
 from provisioner.model.certificate import Certificate
 from provisioner.model.node import BmcRef, Node, NodeKind, State
 from provisioner.ports import BmcAddress, Call, Reply, Secret
 from provisioner.settings import Settings
-from provisioner.store import evidence_rows, node_rows
-from provisioner.store.alert_rows import AlertRows
-from provisioner.store.sql_store import open_store
+from provisioner.store.database.sql_store import open_store
+from provisioner.store.repositories.alert_rows import AlertRows
+from provisioner.store.rows import evidence_rows, node_rows
 
 DAY_S = 86400.0
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from provisioner.control.case_desk import CaseDesk
-from provisioner.control.repairs import Repairs
+from provisioner.control.repairs.case_desk import CaseDesk
+from provisioner.control.repairs.repairs import Repairs
 from provisioner.model.alert import Alert, Classification
 from provisioner.model.case import Case, Origin, Service
 from provisioner.model.node import Node, NodeKind, Placement, State
+from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
-from provisioner.store.alert_rows import AlertRows
-from provisioner.store.case_rows import CaseRows
-from provisioner.store.sql_store import SqlStore, open_store
-from provisioner.wall_clock import WallClock
+from provisioner.store.database.sql_store import SqlStore, open_store
+from provisioner.store.repositories.alert_rows import AlertRows
+from provisioner.store.repositories.case_rows import CaseRows
 
 SERVING = Node(id="n1", kind=NodeKind.HOST, state=State.RELEASED, placement=Placement.CUSTOMER,
                tenant="blue", vrf="BLUE")  # fmt: skip

@@ -10,14 +10,14 @@ import pytest
 import sqlalchemy
 from leaf_rig import Rig
 
-from provisioner.control.leaf_watch import LeafWatch
-from provisioner.control.release_watch import ReleaseWatch
-from provisioner.control.trespasses import Trespasses
+from provisioner.control.watch.leaf_watch import LeafWatch
+from provisioner.control.watch.release_watch import ReleaseWatch
+from provisioner.control.watch.trespasses import Trespasses
 from provisioner.model.node import Node, Placement, State
 from provisioner.model.outcome import Reason
 from provisioner.model.tenant import Outside, Tenant
-from provisioner.sim.switch import Neighbour
-from provisioner.store.alert_rows import AlertRows
+from provisioner.sim.switches.switch import Neighbour
+from provisioner.store.repositories.alert_rows import AlertRows
 
 A = "su0-n00"
 SPARE = "swp60"  # a port that no node owns

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from provisioner.control.look_lane import LookLane
+from provisioner.control.watch.look_lane import LookLane
 
 
 def test_what_waits_begins_when_another_one_ends() -> None:

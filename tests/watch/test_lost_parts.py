@@ -13,8 +13,8 @@ from test_rules import certificate, seen
 from provisioner.model.inventory import Device, DeviceKind, Inventory, Power
 from provisioner.model.node import State
 from provisioner.model.outcome import Gap, Reason
-from provisioner.planning import lost_parts
-from provisioner.store.case_rows import CaseRows
+from provisioner.planning.repair import lost_parts
+from provisioner.store.repositories.case_rows import CaseRows
 
 HOUR_S = 3600.0
 MISSING = ("PartMissing", "gpu/GPU_SXM_5")

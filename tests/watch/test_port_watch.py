@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from provisioner.control.leaf_counts import changes_of
-from provisioner.control.port_watch import PortReport, PortWatch
-from provisioner.planning.watch_rules import Counters
+from provisioner.control.watch.leaf_counts import changes_of
+from provisioner.control.watch.port_watch import PortReport, PortWatch
+from provisioner.planning.watch.watch_rules import Counters
 
 AT = 1_790_000_000.0
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from provisioner.model.alert import Classification
 from provisioner.model.location import Port
 from provisioner.model.node import BmcRef, Node, NodeKind
-from provisioner.planning.address_plan import AddressPlan
-from provisioner.planning.pushed_alerts import ITEMS_MAX, ORDINARY, Source, told
-from provisioner.planning.pushed_nodes import Directory
+from provisioner.planning.places.address_plan import AddressPlan
+from provisioner.planning.watch.pushed_alerts import ITEMS_MAX, ORDINARY, Source, told
+from provisioner.planning.watch.pushed_nodes import Directory
 
 NOW = 1_790_000_000.0
 C = Classification
@@ -231,7 +231,7 @@ def test_a_flood_is_cut():
 
 
 def test_ordinary_sources_revoke_nothing():
-    from provisioner.planning.alerts import HOLDING
+    from provisioner.planning.watch.alerts import HOLDING
 
     assert not set(ORDINARY) & HOLDING
 

@@ -14,13 +14,13 @@ import pytest
 import virtual_time
 from serving import HOST, Serving, world
 
-from provisioner.control.event_feeds import BACKOFF_FIRST_S
-from provisioner.control.event_memory import EVENTS_KEPT, EventMemory
+from provisioner.adapters.redfish.event_identity import identify_event, order_by_time, resume_point
+from provisioner.adapters.redfish.events import Pushed, pushed
+from provisioner.control.watch.event_feeds import BACKOFF_FIRST_S
+from provisioner.control.watch.event_memory import EVENTS_KEPT, EventMemory
 from provisioner.model.node import Node, NodeKind
-from provisioner.redfish.event_identity import identify_event, order_by_time, resume_point
-from provisioner.redfish.events import Pushed, pushed
-from provisioner.store.alert_rows import AlertRows
-from provisioner.store.sql_store import open_store
+from provisioner.store.database.sql_store import open_store
+from provisioner.store.repositories.alert_rows import AlertRows
 
 Result = TypeVar("Result")
 AT = "2026-01-02T03:04:05+00:00"

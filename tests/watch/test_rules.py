@@ -6,8 +6,8 @@ import pytest
 
 from provisioner.model.certificate import Certificate
 from provisioner.model.inventory import Component, Device, DeviceKind, Inventory
-from provisioner.planning import watch_rules
-from provisioner.planning.watch_rules import Counters, Interruption
+from provisioner.planning.watch import watch_rules
+from provisioner.planning.watch.watch_rules import Counters, Interruption
 
 NOW = 1_790_000_000.0
 HOUR, DAY = 3600.0, 86400.0

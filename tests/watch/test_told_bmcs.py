@@ -7,7 +7,7 @@ from pathlib import Path
 import virtual_time
 from serving import Serving, world
 
-from provisioner.planning.watch_rules import turn_came
+from provisioner.planning.watch.watch_rules import turn_came
 
 HOUR_S = 3600.0
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from provisioner.adapters.redfish import events, sse
 from provisioner.model.alert import Classification
 from provisioner.ports import TooLarge
-from provisioner.redfish import events, sse
 
 NOW = 1_790_000_000.0
 C = Classification

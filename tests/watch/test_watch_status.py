@@ -14,12 +14,12 @@ from serving import HOST, Serving, world
 from typer.testing import CliRunner
 
 from provisioner.cli import app
-from provisioner.control.port_watch import PortReport
-from provisioner.control.watch_standing import standing
+from provisioner.control.watch.port_watch import PortReport
+from provisioner.control.watch.watch_standing import standing
+from provisioner.daemon.data import open_data
+from provisioner.daemon.watch_status import STATUS_FILE, kept_status, read_status, write_status
 from provisioner.model.watch import WatchStatus, Way
-from provisioner.opening import open_data
-from provisioner.planning.watch_rules import Counters
-from provisioner.watch_file import STATUS_FILE, kept_status, read_status, write_status
+from provisioner.planning.watch.watch_rules import Counters
 
 
 def shown(data: Path, *words: str) -> tuple[int, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 
-from provisioner.control.watched_nodes import WatchedNodes
+from provisioner.control.watch.watched_nodes import WatchedNodes
 from provisioner.model.location import Port
 from provisioner.model.node import BmcRef, Node, NodeKind, State
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import virtual_time
 from serving import HOST, Serving, world
 
-from provisioner.control.port_watch import PortReport
+from provisioner.control.watch.port_watch import PortReport
 from provisioner.model.alert import ANY, Override
 from provisioner.model.node import State
 

@@ -11,9 +11,9 @@ from typing import Any
 import aiohttp
 import pytest
 
-from provisioner.bounded_http import Trust
-from provisioner.control.port_watch import PortReport
-from provisioner.event_intake import (
+from provisioner.adapters.bounded_http import Trust
+from provisioner.control.watch.port_watch import PortReport
+from provisioner.daemon.events import (
     BODY_MAX,
     REPLAY_S,
     SIGNATURE,
@@ -26,9 +26,9 @@ from provisioner.event_intake import (
 )
 from provisioner.model.alert import Signal
 from provisioner.model.node import Node, NodeKind
-from provisioner.planning.pushed_alerts import Source
+from provisioner.planning.watch.pushed_alerts import Source
 from provisioner.ports import Secret
-from provisioner.store.sql_store import open_store
+from provisioner.store.database.sql_store import open_store
 
 BEARER, SIGNED = "a bearer token of 32 characters..", "a signing secret of 32 characters"
 SENDERS = (

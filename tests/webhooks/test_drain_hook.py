@@ -24,7 +24,7 @@ from served import Served
 from served import run as serving
 from webhook_rig import SECRET, Site, run
 
-from provisioner.store.case_rows import CaseRows
+from provisioner.store.repositories.case_rows import CaseRows
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples" / "schedulers"
 # Both keep a node's state in a file; they know no more of their options than the hook uses.

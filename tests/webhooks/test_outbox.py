@@ -19,10 +19,10 @@ from webhook_rig import SECRET, Site, run
 from provisioner.model.case import Notice
 from provisioner.model.node import Node, NodeKind
 from provisioner.model.webhook import secret_name
-from provisioner.planning.webhooks import secret_of
+from provisioner.planning.watch.webhooks import secret_of
 from provisioner.ports import Secret
-from provisioner.store.alert_rows import AlertRows
-from provisioner.store.case_rows import CaseRows
+from provisioner.store.repositories.alert_rows import AlertRows
+from provisioner.store.repositories.case_rows import CaseRows
 
 
 def test_an_event_is_a_signed_cloud_event(tmp_path: Path):
@@ -212,12 +212,12 @@ def test_the_journal_is_the_queue_behind_a_full_one(tmp_path: Path):
 SENDER = """
     import asyncio, sys
     from pathlib import Path
-    from provisioner.control.outbox import Outbox
-    from provisioner.execution.webhook_posts import open_posts
-    from provisioner.opening import open_data
+    from provisioner.control.watch.outbox import Outbox
+    from provisioner.adapters.webhook_posts import open_posts
+    from provisioner.daemon.data import open_data
     from provisioner.settings import Settings
-    from provisioner.store.webhook_rows import WebhookRows
-    from provisioner.wall_clock import WallClock
+    from provisioner.store.repositories.webhook_rows import WebhookRows
+    from provisioner.runtime.wall_clock import WallClock
 
     async def main():
         clock = WallClock()

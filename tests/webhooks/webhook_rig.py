@@ -9,17 +9,17 @@ from typing import Any
 
 from receiver import Receiver, receiving
 
-from provisioner.control.alert_keeper import AlertKeeper
-from provisioner.control.outbox import Outbox
-from provisioner.execution.webhook_posts import open_posts
+from provisioner.adapters.webhook_posts import open_posts
+from provisioner.control.watch.alert_keeper import AlertKeeper
+from provisioner.control.watch.outbox import Outbox
+from provisioner.daemon.data import Data, open_data
 from provisioner.model.webhook import Standing, Webhook, secret_name
-from provisioner.opening import Data, open_data
-from provisioner.planning.webhooks import secret_of
+from provisioner.planning.watch.webhooks import secret_of
 from provisioner.ports import Secret
+from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
-from provisioner.store.alert_rows import AlertRows
-from provisioner.store.webhook_rows import WebhookRows
-from provisioner.wall_clock import WallClock
+from provisioner.store.repositories.alert_rows import AlertRows
+from provisioner.store.repositories.webhook_rows import WebhookRows
 
 SECRET = secret_of(b"k" * 32)
 SETTINGS = Settings(webhook_tries=3, webhook_first_s=0.01, webhook_most_s=0.02, webhook_parallel=8)

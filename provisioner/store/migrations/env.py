@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from alembic import context
 
-from provisioner.store.schema import metadata
+from provisioner.store.schema.schema import metadata
 
 context.configure(
     connection=context.config.attributes["connection"],

@@ -24,17 +24,17 @@ import yaml
 from postgres_server import Server, free_port
 
 from provisioner import demo
-from provisioner.demo_settings import settings_of
-from provisioner.demo_site import DemoFiles, prepare
-from provisioner.execution.intake import find, take_in
+from provisioner.adapters.redfish.discovery import probe_all
+from provisioner.adapters.redfish.transport import RedfishTransport
+from provisioner.adapters.simulated.simulated_runner import SimulatedRunner
+from provisioner.daemon.data import open_data, read_expected, read_secrets
+from provisioner.demo.settings import settings_of
+from provisioner.demo.site import DemoFiles, prepare
+from provisioner.execution.observe.intake import find, take_in
 from provisioner.model.node import Node, NodeKind
 from provisioner.model.operation import ActionStatus
-from provisioner.opening import open_data, read_expected, read_secrets
-from provisioner.redfish.discovery import probe_all
-from provisioner.redfish.transport import RedfishTransport
-from provisioner.simulated_runner import SimulatedRunner
+from provisioner.runtime.wall_clock import WallClock
 from provisioner.store import SqlStore, open_store
-from provisioner.wall_clock import WallClock
 
 MATRIX = Path(__file__).parents[3] / "firmware_matrix.yaml"
 HOSTS = int(os.environ.get("HA_HOSTS", "0"))  # 0: as small as it can be

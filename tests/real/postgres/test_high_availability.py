@@ -19,11 +19,11 @@ from fleet import HOSTS, LEASE_S, Daemon, Fleet, fleet
 from postgres_server import Server
 from proxy import Cable
 
-from provisioner.cluster_opening import LOST
+from provisioner.daemon.cluster import LOST
 from provisioner.model.node import Node, State
 from provisioner.model.recovery import DifferenceKind, Word
-from provisioner.planning.recovery import settle_by_word
-from provisioner.store.recovery_rows import RecoveryRows
+from provisioner.planning.watch.recovery import settle_by_word
+from provisioner.store.repositories.recovery_rows import RecoveryRows
 
 # without a number of hosts: as few as can be, and only their updates
 LIMIT_S = max(1800.0, 15.0 * HOSTS) if HOSTS else 240.0

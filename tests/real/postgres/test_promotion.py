@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from postgres_server import Server, free_port
 
+from provisioner.daemon.recovery import counted_writes
 from provisioner.model.input_error import InputError
-from provisioner.recovery_opening import counted_writes
 from provisioner.store import open_store
-from provisioner.store.high_water import MarkFile
-from provisioner.store.sql_store import SqlStore
+from provisioner.store.database.high_water import MarkFile
+from provisioner.store.database.sql_store import SqlStore
 
 NOW = 1_700_000_000.0
 Work = Callable[[SqlStore], Awaitable[None]]
@@ -134,7 +134,7 @@ def test_a_failover_that_lost_another_daemons_writes_stops_one_that_lost_none(
     pair, tmp_path, monkeypatch
 ):
     """The machine of the other daemon went with the primary: nobody else knows what it did."""
-    monkeypatch.setattr("provisioner.recovery_opening.CONFIRM_S", 1)
+    monkeypatch.setattr("provisioner.daemon.recovery.CONFIRM_S", 1)
     ours, other = tmp_path / "ours", tmp_path / "other"
     old = pair.primary.url(pair.name)
     served(other, old, write)

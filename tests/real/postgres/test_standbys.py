@@ -16,10 +16,10 @@ import pytest
 import yaml
 from postgres_server import Server, unprivileged
 
-from provisioner.cluster_opening import LOST
+from provisioner.daemon.cluster import LOST
 from provisioner.store import open_store
-from provisioner.store.postgres import wait_reason
-from provisioner.store.waits import WaitWatch
+from provisioner.store.database.postgres import wait_reason
+from provisioner.store.database.waits import WaitWatch
 
 NAMES = "ANY 1 (s1, s2)"
 GONE = f"no synchronous standby answers it (synchronous_standby_names: {NAMES})"

@@ -1,0 +1,86 @@
+"""The lookup and heartbeat API on HTTPS: bounded bodies, a bounded rate for each peer (aiohttp
+bounds request lines and headers to 8 KB).
+
+Whoever reaches the maintenance network may ask; no answer holds a secret but the one that hands a
+token to a node that is to boot now.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import OrderedDict
+from collections.abc import Callable
+
+from aiohttp import web
+
+from provisioner.adapters.agent import protocol
+from provisioner.adapters.agent.service import BODY_MAX, AgentService
+
+# An agent asks some five times when it boots, then every few seconds at most (it repeats a failed
+# heartbeat after 5 to 10 s): twice that is let through.
+BURST, PER_SECOND = 30.0, 0.4
+PEERS_MAX = 65536  # addresses whose rate is known; 100 bytes each
+FILES = "/images"  # no path of ironic's API
+BODY_S = 10.0  # a heartbeat's body is there within this
+
+
+class Rate:
+    """A token bucket for each peer."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()  # peer -> left, at
+
+    def admits(self, peer: str) -> bool:
+        """Whether this peer may ask once more now."""
+        now = self._now()
+        left, at = self._left.pop(peer, (BURST, now))
+        left = min(BURST, left + (now - at) * PER_SECOND)
+        admitted = left >= 1.0
+        self._left[peer] = (left - 1.0 if admitted else left, now)
+        while len(self._left) > PEERS_MAX:
+            self._left.popitem(last=False)
+        return admitted
+
+
+def application(service: AgentService, files: web.Application | None = None) -> web.Application:
+    """The API of `service`, and beside it, under /images, what agents fetch."""
+    rate = Rate(lambda: asyncio.get_running_loop().time())
+
+    async def handle(request: web.Request) -> web.Response:
+        peer = request.remote or ""
+        if not rate.admits(peer):
+            return _answer(429, None, {"Retry-After": "30"})
+        try:
+            async with asyncio.timeout(BODY_S):
+                body = await request.content.read(BODY_MAX + 1)
+                while len(body) <= BODY_MAX and not request.content.at_eof():
+                    body += await request.content.read(BODY_MAX + 1 - len(body))
+        except TimeoutError:
+            return _answer(408, None)
+        told = await service.handle(request.method, request.path, request.query, body, peer)
+        return _answer(told.status, told.body)
+
+    app = web.Application()
+    if files is not None:
+        app.add_subapp(FILES, files)
+    app.router.add_route("*", "/{path:.*}", handle)
+    return app
+
+
+def _answer(status: int, body: object, headers: dict[str, str] | None = None) -> web.Response:
+    version = {
+        "X-OpenStack-Ironic-API-Version": protocol.API_VERSION,
+        "X-OpenStack-Ironic-API-Minimum-Version": "1.1",
+        "X-OpenStack-Ironic-API-Maximum-Version": protocol.API_VERSION,
+        "Cache-Control": "no-store",
+    }
+    response = web.Response(
+        status=status,
+        body=b"" if body is None else json.dumps(body).encode(),
+        content_type="application/json",
+        headers={**version, **(headers or {})},
+    )
+    response.force_close()  # an agent calls once a minute: an idle connection costs 57 KB
+    return response

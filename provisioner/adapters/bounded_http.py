@@ -1,0 +1,320 @@
+"""HTTP to a device that may lie: one request that leaves at most once, bounded in time and bytes.
+
+Beneath the adapters that speak HTTP (Redfish, NVUE); it knows neither. It decides four things and
+nothing else: whom to trust (`Trust`), whom to ask (`own_url`), how much to read (`BoundedSession`),
+and which of the promised errors a failure is (`port_error`).
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import ssl
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import aiohttp
+from yarl import URL
+
+from provisioner.ports import (
+    CertificateChanged,
+    CertificateUntrusted,
+    LoginRefused,
+    LookOnly,
+    Malformed,
+    PortError,
+    TooLarge,
+    Unreachable,
+)
+from provisioner.runtime import permit
+
+LOG = logging.getLogger(__name__)
+
+CONNECT_MAX_S = 10.0  # TCP and TLS: management networks answer in milliseconds, or not at all
+KEEPALIVE_S = (
+    20.0  # bmcweb stops serving at 200 connections, HPE resets old ones (facts T1, T2, T11)
+)
+REDIRECTS_MAX = 4  # of one GET: a slash at the end, perhaps another name of the resource
+DETAIL_MAX = 300  # characters of a foreign message that we repeat
+# everything that the HTTP stack raises for what a peer does; all else is our own bug
+FAILURES = (
+    aiohttp.ClientError,
+    aiohttp.http.HttpProcessingError,
+    OSError,
+    TimeoutError,
+    ValueError,
+)
+
+# aiohttp's ClientConnectorError names the TLS option: an object's address in memory, or "default"
+_TLS_OBJECT = re.compile(r"\s+ssl:(<[^>]*>|\S+)")
+
+TlsOption = ssl.SSLContext | aiohttp.Fingerprint | bool
+
+
+class Trust:
+    """Whom to believe: one TLS context for all devices, and a pin per device.
+
+    A context per device would cost 0.8 MB and 89 ms each (facts/redfish 0.5). The options are kept,
+    because the connection pool tells connections apart by the very object.
+    """
+
+    def __init__(self, ca_file: Path | None = None) -> None:
+        self._authorities: ssl.SSLContext | None = None
+        self._pins: dict[str, aiohttp.Fingerprint] = {}
+        self._ca_file = ca_file
+
+    def option(self, url: str, pin: str, *, insecure: bool) -> TlsOption:
+        """What aiohttp is to check. A pin comes first; `insecure` is what a person asked for."""
+        if pin:
+            if not url.startswith("https://"):
+                raise CertificateChanged(f"{url}: pinned, but plain http has no certificate")
+            return self._pinned(url, pin)
+        if insecure:
+            return False
+        if self._authorities is None:
+            self._authorities = ssl.create_default_context(
+                cafile=str(self._ca_file) if self._ca_file else None
+            )
+        return self._authorities
+
+    def _pinned(self, url: str, pin: str) -> aiohttp.Fingerprint:
+        if pin not in self._pins:
+            try:
+                self._pins[pin] = aiohttp.Fingerprint(bytes.fromhex(pin.replace(":", "")))
+            except ValueError:
+                raise CertificateChanged(f"{url}: its pin is no SHA-256 in hex") from None
+        return self._pins[pin]
+
+
+def own_url(base: str, path: str, *, encoded: bool = False) -> URL:
+    """`path` at `base` itself: what a device names never leads to another. Raises Malformed.
+
+    `encoded`: the path has all its escapes. Otherwise "%2F" is kept, and what needs one gets it.
+    """
+    origin = URL(base).origin()
+    if path.startswith("/") and not path.startswith(("//", "/\\")) and path.isprintable():
+        url = URL(f"{origin}{path}", encoded=encoded)
+        if url.origin() == origin and url.user is None:
+            return url
+    raise Malformed(f"{base}: {path[:80]!r} is no path")
+
+
+def redirected_path(base: str, path: str, status: int, location: str) -> str | None:
+    """Where a redirect of a GET leads, as a path of the very same origin; None: not followed.
+
+    Whoever asks bounds how often (`REDIRECTS_MAX`).
+    """
+    if status not in (301, 302, 303, 307, 308) or not location:
+        return None
+    try:
+        origin = URL(base).origin()
+        target = URL(f"{origin}{path}").join(URL(location.strip()))
+        if target.origin() != origin or target.user is not None:
+            return None
+        return own_url(base, target.raw_path_qs, encoded=True).raw_path_qs
+    except (Malformed, ValueError):
+        return None
+
+
+@dataclass
+class Attempt:
+    """Whether one request has left this machine. A request that changes something leaves once."""
+
+    safe: bool
+    sent: bool = field(default=False, init=False)
+
+    def leave(self) -> None:
+        """Called just before the first byte. aiohttp itself repeats DELETE and PUT: not here."""
+        if self.sent and not self.safe:
+            raise aiohttp.ClientConnectionError("the connection broke; not sent a second time")
+        permit.ask(writes=not self.safe)
+        self.sent = True
+
+
+def departures() -> aiohttp.TraceConfig:
+    """Tells each request's `Attempt`, given as `trace_request_ctx`, when it leaves."""
+
+    async def leaving(_session: aiohttp.ClientSession, kept: SimpleNamespace, _: object) -> None:
+        attempt = kept.trace_request_ctx
+        if isinstance(attempt, Attempt):
+            attempt.leave()
+
+    trace = aiohttp.TraceConfig()
+    trace.on_request_headers_sent.append(leaving)
+    return trace
+
+
+def open_session(*, per_host: int, keep_alive: bool) -> aiohttp.ClientSession:
+    """A session without cookies, proxies or decompression. To be made inside the event loop."""
+    connector = (
+        aiohttp.TCPConnector(limit=0, limit_per_host=per_host, keepalive_timeout=KEEPALIVE_S)
+        if keep_alive
+        else aiohttp.TCPConnector(limit=0, limit_per_host=per_host, force_close=True)
+    )
+    return aiohttp.ClientSession(
+        connector=connector,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        auto_decompress=False,  # aiohttp inflates without a bound; BoundedAnswer does it with one
+        trace_configs=[departures()],
+        headers={"User-Agent": "provisioner"},
+    )
+
+
+def unwatched(session: aiohttp.ClientSession) -> aiohttp.ClientSession:
+    """The same connections without `departures`, which cost a read a tenth of its CPU time."""
+    return aiohttp.ClientSession(
+        connector=session.connector,
+        connector_owner=False,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        auto_decompress=False,
+        headers=session.headers,
+    )
+
+
+@lru_cache(maxsize=64)  # calls have few different limits
+def time_limit(total_s: float) -> aiohttp.ClientTimeout:
+    """The whole exchange within `total_s`, the connection within CONNECT_MAX_S of it."""
+    return aiohttp.ClientTimeout(total=total_s, sock_connect=min(CONNECT_MAX_S, total_s))
+
+
+class BoundedAnswer:
+    """An answer that is read piece by piece, and thrown away once it is over its limit."""
+
+    def __init__(self, response: aiohttp.ClientResponse, size_max_bytes: int) -> None:
+        self._response = response
+        self._size_max_bytes = size_max_bytes
+        self.status = response.status
+        self.headers = response.headers
+
+    def get_encoding(self) -> str:
+        """JSON is UTF-8 (RFC 8259 section 8.1), whatever the header claims."""
+        return "utf-8"
+
+    async def read(self) -> bytes:
+        """The body; raises TooLarge, or Malformed for a coding that was not asked for."""
+        limit = self._size_max_bytes
+        try:
+            if (self._response.content_length or 0) > limit:
+                raise TooLarge(f"announces {self._response.content_length} bytes of {limit}")
+            inflate = self._decoder()
+            if inflate is None and self._response.content_length is not None:
+                return await self._response.read()  # aiohttp reads no more than was announced
+            body = bytearray()
+            async for piece in self._response.content.iter_any():
+                if inflate is not None:
+                    piece = inflate.decompress(piece, limit + 1 - len(body))
+                body += piece
+                if len(body) > limit:
+                    raise TooLarge(f"over {limit} bytes")
+            if inflate is not None and not inflate.eof and body:
+                raise Malformed("compressed body ends early")
+        except zlib.error as error:
+            raise Malformed(f"compressed body is damaged: {error}") from None
+        except BaseException:
+            self._response.close()
+            raise
+        return bytes(body)
+
+    def _decoder(self) -> Any:
+        coding = self.headers.get("Content-Encoding", "").strip().lower()
+        if coding in ("", "identity"):
+            return None
+        if coding in ("gzip", "x-gzip", "deflate"):
+            return zlib.decompressobj(wbits=47)  # 32 + 15: gzip or zlib, as the header says
+        raise Malformed(f"content coding {coding[:20]!r} was not asked for")
+
+
+class BoundedSession:
+    """An aiohttp session, as far as a client needs one, with limits and trust for one exchange.
+
+    redfish.aio takes any object with such a `request` (facts/redfish 0.5).
+    """
+
+    def __init__(
+        self,
+        session: aiohttp.ClientSession,
+        tls: TlsOption,
+        attempt: Attempt,
+        size_max_bytes: int,
+        coding: str = "identity",
+    ) -> None:
+        self._session, self._tls, self._attempt = session, tls, attempt
+        self._size_max_bytes, self._coding = size_max_bytes, coding
+
+    def request(self, method: str, url: Any, **options: Any) -> _Exchange:
+        """One exchange; redirects are not followed, compression is not asked for.
+
+        Compression makes an ETag weak, which the PATCH is then refused for (facts E3).
+        """
+        headers = options["headers"] = options.get("headers") or {}
+        headers.setdefault("Accept-Encoding", self._coding)
+        options["allow_redirects"] = False
+        asked = self._session.request(
+            method, url, ssl=self._tls, trace_request_ctx=self._attempt, **options
+        )
+        return _Exchange(asked, self._size_max_bytes)
+
+
+class _Exchange:
+    """What `async with` takes: aiohttp's own exchange, its answer bounded."""
+
+    __slots__ = ("_asked", "_size_max_bytes")
+
+    def __init__(self, asked: Any, size_max_bytes: int) -> None:
+        self._asked, self._size_max_bytes = asked, size_max_bytes
+
+    async def __aenter__(self) -> BoundedAnswer:
+        return BoundedAnswer(await self._asked.__aenter__(), self._size_max_bytes)
+
+    async def __aexit__(self, *error: object) -> None:
+        await self._asked.__aexit__(*error)
+
+
+def first_of_each(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Headers with lowercase names; of several with one name the first counts (facts E5)."""
+    kept: dict[str, str] = {}
+    for name, value in headers:
+        kept.setdefault(name.lower(), value)
+    return kept
+
+
+def port_error(where: str, error: BaseException, attempt: Attempt) -> PortError:
+    """The promised error that `error` is.
+
+    Once something that changes the device has left, whatever goes wrong is `Unreachable` with
+    `maybe_executed`: that fact must not be lost behind a more precise one.
+    """
+    detail = f"{where}: {error_words(error)}"
+    match error:
+        case CertificateChanged() | LoginRefused() | LookOnly() | Unreachable():
+            return error
+        case aiohttp.ServerFingerprintMismatch():
+            return CertificateChanged(f"{where}: the certificate is not the pinned one")
+        case aiohttp.ClientConnectorCertificateError() | ssl.SSLCertVerificationError():
+            return CertificateUntrusted(detail)
+        case aiohttp.ClientConnectorError():
+            return Unreachable(detail, maybe_executed=False)
+    if attempt.sent and not attempt.safe:
+        return Unreachable(detail, maybe_executed=True)
+    match error:
+        case TooLarge() | Malformed():
+            return type(error)(detail)
+        case aiohttp.ClientPayloadError() | aiohttp.ClientResponseError() | aiohttp.InvalidURL():
+            return Malformed(detail)
+        case aiohttp.http.HttpProcessingError():
+            return Malformed(detail)
+        case TimeoutError() | OSError() | aiohttp.ClientError():
+            return Unreachable(detail, maybe_executed=attempt.sent)
+    return Malformed(detail)
+
+
+def error_words(error: BaseException) -> str:
+    """Return its class and message on one short line; it may quote what a hostile peer sent."""
+    words = " ".join(_TLS_OBJECT.sub("", str(error)).split())
+    text = words if isinstance(error, PortError) else f"{type(error).__name__} {words}"
+    return "".join(c for c in text if c.isprintable())[:DETAIL_MAX].rstrip()

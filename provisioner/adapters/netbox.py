@@ -1,0 +1,259 @@
+"""A NetBox: reads what it has of some sites, and makes, changes and deletes single objects.
+
+By pynetbox, which is synchronous: whoever has an event loop calls this in a thread. Nothing here
+decides (`planning/intake/netbox_mirror.py`).
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+import pynetbox
+import requests
+from pynetbox.core.query import RequestError
+
+from provisioner.model.input_error import InputError
+from provisioner.model.netbox import TAG, NetBoxChange, NetBoxKind, NetBoxObject, Verb
+from provisioner.ports import Secret
+from provisioner.ports.errors import PortError, Unreachable
+
+K = NetBoxKind
+CHUNK = 50  # ids in one query: its URL stays below 2,000 characters
+REQUEST_S = 60.0
+WORDS_MAX = 300  # of an answer that is a no
+TERMINATION = "dcim.interface"
+# kind -> (application, endpoint); what names a thing when it is made is in `_body`
+ENDPOINTS = {
+    K.SITE: ("dcim", "sites"),
+    K.MANUFACTURER: ("dcim", "manufacturers"),
+    K.DEVICE_TYPE: ("dcim", "device_types"),
+    K.ROLE: ("dcim", "device_roles"),
+    K.RACK: ("dcim", "racks"),
+    K.DEVICE: ("dcim", "devices"),
+    K.INTERFACE: ("dcim", "interfaces"),
+    K.ADDRESS: ("ipam", "ip_addresses"),
+    K.CABLE: ("dcim", "cables"),
+    K.MODULE: ("dcim", "modules"),
+}
+
+
+class _Bounded(requests.adapters.HTTPAdapter):
+    """Every request has a limit, which pynetbox gives none, and goes to the NetBox itself.
+
+    pynetbox sends its token to whatever `next` an answer names.
+    """
+
+    def __init__(self, url: str) -> None:
+        super().__init__()
+        self._origin = _origin(url)
+
+    def send(  # type: ignore[override]
+        self, request: requests.PreparedRequest, **given: Any
+    ) -> requests.Response:
+        if _origin(request.url or "") != self._origin:
+            raise requests.exceptions.InvalidURL("an answer leads to another place")
+        return super().send(request, **{**given, "timeout": REQUEST_S})
+
+
+class NetBox:
+    """One NetBox. Methods raise `PortError`."""
+
+    def __init__(self, url: str, token: Secret, ca_file: str | None = None) -> None:
+        parts = urlsplit(url)
+        if parts.scheme != "https" and not (parts.scheme == "http" and _loopback(parts.hostname)):
+            remedy = "Say https://; only a loopback address may be plain http."
+            raise InputError("--url", url[:200], "a token goes over https only", remedy)
+        self._api = pynetbox.api(url, token=token.reveal())
+        session = self._api.http_session
+        session.trust_env = False  # no proxy and no .netrc: nobody else gets the token
+        session.max_redirects = 0
+        session.verify = ca_file or True
+        for scheme in ("https://", "http://"):
+            session.mount(scheme, _Bounded(url))
+        self._numbers: dict[tuple[K, str], int] = {}
+        self._tag = {"name": TAG, "slug": TAG}
+
+    def read(self, sites: Collection[str], addresses: Collection[str]) -> tuple[NetBoxObject, ...]:
+        """What there is of these sites (slugs), and of these addresses, wherever they are."""
+        try:
+            found = tuple(self._read(sites, addresses))
+        except (requests.RequestException, RequestError, ValueError) as error:
+            raise _failed(error) from None
+        self._numbers = {(o.kind, o.key): o.number for o in found}
+        return found
+
+    def _read(self, sites: Collection[str], addresses: Collection[str]) -> Iterator[NetBoxObject]:
+        for kind in (K.SITE, K.MANUFACTURER, K.ROLE):
+            for row in self._rows(kind):
+                yield _object(kind, row["slug"], row, name=row["name"])
+        for row in self._rows(K.DEVICE_TYPE):
+            maker = row["manufacturer"]["slug"]
+            key = f"{maker}/{row['slug']}"
+            yield _object(K.DEVICE_TYPE, key, row, manufacturer=maker, model=row["model"])
+        known = {row["slug"] for row in self._rows(K.SITE)} & set(sites)
+        if not known:
+            return
+        for row in self._rows(K.RACK, site=sorted(known)):
+            site = row["site"]["slug"]
+            yield _object(K.RACK, f"{site}/{row['name']}", row, site=site, name=row["name"])
+        devices: dict[int, str] = {}
+        for row in self._rows(K.DEVICE, site=sorted(known)):
+            if row.get("name") and "/" not in row["name"]:
+                devices[row["id"]] = row["name"]
+                yield _device(row)
+        yield from self._parts(devices, addresses)
+
+    def _parts(
+        self, devices: Mapping[int, str], addresses: Collection[str]
+    ) -> Iterator[NetBoxObject]:
+        interfaces: dict[int, str] = {}
+        seen: set[int] = set()
+        for chunk in _chunks(sorted(devices)):
+            for row in self._rows(K.INTERFACE, device_id=chunk):
+                key = interfaces[row["id"]] = f"{devices[row['device']['id']]}/{row['name']}"
+                kind, management = row["type"]["value"], str(row["mgmt_only"]).lower()
+                yield _object(K.INTERFACE, key, row, type=kind, mgmt_only=management)
+            for row in self._rows(K.MODULE, device_id=chunk):
+                key = f"{devices[row['device']['id']]}/{row['module_bay']['name']}"
+                yield _object(K.MODULE, key, row, serial=row.get("serial") or "")
+        cables: dict[int, Mapping[str, Any]] = {}
+        rows: dict[int, Mapping[str, Any]] = {}
+        for chunk in _chunks(sorted(devices)):
+            cables |= {row["id"]: row for row in self._rows(K.CABLE, device_id=chunk)}
+            rows |= {row["id"]: row for row in self._rows(K.ADDRESS, device_id=chunk)}
+        for asked in _chunks(sorted(addresses)):
+            rows |= {row["id"]: row for row in self._rows(K.ADDRESS, address=asked)}
+        for row in cables.values():
+            ends = [_end(row.get(f"{side}_terminations"), interfaces) for side in "ab"]
+            if all(ends) and row["id"] not in seen:
+                seen.add(row["id"])
+                first, second = sorted(ends)
+                yield _object(K.CABLE, f"{first}--{second}", row, a=first, b=second)
+        for row in rows.values():
+            interface = interfaces.get(row.get("assigned_object_id") or 0, "")
+            held = row.get("assigned_object_type") == TERMINATION
+            yield _object(K.ADDRESS, row["address"], row, interface=interface if held else "")
+
+    def tag(self) -> None:
+        """Make our tag if it is not there."""
+        try:
+            there = self._api.extras.tags.get(slug=TAG)
+            there = there or self._api.extras.tags.create(name=TAG, slug=TAG)
+            self._tag = {"name": str(there.name), "slug": TAG}  # somebody may call it otherwise
+        except (requests.RequestException, RequestError, ValueError) as error:
+            raise _failed(error) from None
+
+    def carry_out(self, change: NetBoxChange) -> None:
+        """One change, after `read`. What it refers to must have been made before."""
+        application, endpoint = ENDPOINTS[change.kind]
+        there = getattr(getattr(self._api, application), endpoint)
+        try:
+            if change.verb is Verb.DELETE:
+                there.delete([change.number])
+            elif change.verb is Verb.UPDATE:
+                there.update([{"id": change.number, **self._body(change, new=False)}])
+            elif change.verb is Verb.CREATE:
+                body = {**self._body(change, new=True), "tags": [self._tag]}
+                self._numbers[change.kind, change.key] = there.create(body).id
+        except (requests.RequestException, RequestError, ValueError) as error:
+            raise _failed(error) from None
+
+    def _body(self, change: NetBoxChange, *, new: bool) -> dict[str, Any]:
+        """The fields as NetBox takes them: numbers for what they refer to."""
+        kind, fields = change.kind, dict(change.wanted)
+        name = change.key.rpartition("/")[2]
+        body: dict[str, Any] = {}
+        for field, other in (
+            ("site", K.SITE), ("role", K.ROLE), ("device_type", K.DEVICE_TYPE), ("rack", K.RACK),
+            ("manufacturer", K.MANUFACTURER),
+        ):  # fmt: skip
+            if field in fields:
+                body[field] = self._number(other, fields.pop(field))
+        if kind is K.ADDRESS and "interface" in fields:
+            body["assigned_object_type"] = TERMINATION
+            body["assigned_object_id"] = self._number(K.INTERFACE, fields.pop("interface"))
+        if kind is K.CABLE:
+            for side in "ab":
+                number = self._number(K.INTERFACE, fields.pop(side))
+                end = {"object_type": TERMINATION, "object_id": number}
+                body[f"{side}_terminations"] = [end]
+        if "mgmt_only" in fields:
+            body["mgmt_only"] = fields.pop("mgmt_only") == "true"
+        if new and kind in (K.SITE, K.MANUFACTURER, K.ROLE, K.DEVICE_TYPE):
+            body["slug"] = name
+        if new and kind is K.DEVICE:
+            body["name"] = change.key
+        if new and kind is K.INTERFACE:
+            device, _, body["name"] = change.key.partition("/")
+            body["device"] = self._number(K.DEVICE, device)
+        if new and kind is K.ADDRESS:
+            body["address"] = change.key
+        return {**body, **fields}
+
+    def _number(self, kind: K, key: str) -> int:
+        if (kind, key) not in self._numbers:
+            raise PortError(f"the {kind} {key} is not there")
+        return self._numbers[kind, key]
+
+    def _rows(self, kind: K, **asked: Sequence[object]) -> Iterator[Mapping[str, Any]]:
+        application, endpoint = ENDPOINTS[kind]
+        there = getattr(getattr(self._api, application), endpoint)
+        for record in there.filter(**asked) if asked else there.all():
+            yield dict(record)
+
+
+def _object(kind: K, key: str, row: Mapping[str, Any], **fields: str) -> NetBoxObject:
+    ours = any(tag.get("slug") == TAG for tag in row.get("tags") or [])
+    return NetBoxObject(kind=kind, key=key, fields=fields, ours=ours, number=row["id"])
+
+
+def _device(row: Mapping[str, Any]) -> NetBoxObject:
+    kind, site = row["device_type"], row["site"]["slug"]
+    own = {k: str(v) for k, v in (row.get("custom_fields") or {}).items() if v is not None}
+    fields = {
+        **own,
+        "site": site,
+        "role": row["role"]["slug"],
+        "device_type": f"{kind['manufacturer']['slug']}/{kind['slug']}",
+        "serial": row.get("serial") or "",
+        "status": row["status"]["value"],
+        "description": row.get("description") or "",
+        "rack": f"{site}/{row['rack']['name']}" if row.get("rack") else "",
+    }
+    return _object(K.DEVICE, row["name"], row, **fields)
+
+
+def _end(ends: object, interfaces: Mapping[int, str]) -> str:
+    """The interface of ours that a cable ends at; "" for several, and for what is none."""
+    if not isinstance(ends, list) or len(ends) != 1:
+        return ""
+    end = dict(ends[0])
+    ours = end.get("object_type") == TERMINATION
+    return interfaces.get(end.get("object_id") or 0, "") if ours else ""
+
+
+def _chunks(items: Sequence[Any]) -> Iterable[Sequence[Any]]:
+    return (items[n : n + CHUNK] for n in range(0, len(items), CHUNK))
+
+
+def _failed(error: Exception) -> PortError:
+    told = getattr(error, "error", None) or str(error)
+    words = "".join(c if c.isprintable() else " " for c in str(told))[:WORDS_MAX]
+    if isinstance(error, requests.ConnectionError | requests.Timeout):
+        return Unreachable(f"NetBox: {words}", maybe_executed=True)
+    return PortError(f"NetBox: {words}")
+
+
+def _origin(url: str) -> tuple[str, str | None, int]:
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname, parts.port or (443 if parts.scheme == "https" else 80)
+
+
+def _loopback(host: str | None) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host or "").is_loopback
+    except ValueError:
+        return False

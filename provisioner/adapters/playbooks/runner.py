@@ -1,0 +1,251 @@
+"""Per-host calls in, batched runs out: each a detached process that the next daemon finds again.
+
+The order that a reader would otherwise break: row in the store, folder with its lock, process;
+and at the end: processes gone, what was said is kept, row closed. So whatever is found after a
+crash is either going on, or over, and then what has no verdict is unknown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from provisioner.adapters.playbooks import folder as folders
+from provisioner.adapters.playbooks.following import LiveRun
+from provisioner.adapters.playbooks.inventory import (
+    command,
+    environment,
+    has_secrets,
+    volatile_root,
+    write_data_directory,
+)
+from provisioner.adapters.playbooks.processes import make_cgroup, start
+from provisioner.ports import Clock, PlaybookCall, PlaybookResult, Remote, Run, Runs
+from provisioner.runtime import permit
+from provisioner.settings import Settings
+
+log = logging.getLogger(__name__)
+
+GATHER_S = 0.2  # calls of one play that come this close together share a process
+DAY_S = 86400.0
+
+
+@dataclass(eq=False)
+class _Waiting:
+    """A call that is in no run yet."""
+
+    call: PlaybookCall
+    answer: asyncio.Future[PlaybookResult]
+
+
+class AnsibleRunner:
+    """The `PlaybookRunner` for real hosts. `attach` first: it takes up what a predecessor left."""
+
+    def __init__(
+        self,
+        playbooks: Path,
+        work: Path,
+        remote: Remote,
+        runs: Runs,
+        clock: Clock,
+        settings: Settings,
+    ) -> None:
+        self._playbooks = playbooks.resolve()
+        self._work = work.resolve()
+        self._remote = remote
+        self._runs = runs
+        self._clock = clock
+        self._settings = settings
+        self._slots = asyncio.Semaphore(settings.playbook_slots)
+        self._waiting: dict[str, list[_Waiting]] = {}
+        self._queues: dict[str, asyncio.Lock] = {}  # by host: one call at a time
+        self._live: dict[str, LiveRun] = {}  # by run id
+        self._batches: set[asyncio.Task[None]] = set()
+
+    async def attach(self) -> int:
+        """Follow every run that has no end yet, prune old ones; how many there were."""
+        left = await self._runs.open()
+        for run in left:
+            found = folders.RunFolder.find(Path(run.folder))
+            live = LiveRun(run, found, self._clock)
+            self._live[run.id] = live  # at once: it may be asked for before its task begins
+            self._background(self._to_its_end(live))
+        await self.prune()
+        return len(left)
+
+    async def run(self, call: PlaybookCall) -> PlaybookResult:
+        """Run one play on one host, together with whoever asks for the same play now."""
+        if (wrong := self._refusal(call)) is not None:
+            return wrong
+        if (same := self._on(call.host)) is not None and same.does(call):
+            # left by a predecessor, or by a caller who did not wait for it
+            return await same.result(call.host)
+        async with self._queues.setdefault(call.host, asyncio.Lock()):
+            while (other := self._on(call.host)) is not None:
+                await other.result(call.host)
+            await self._elsewhere(call.host)
+            return await self._queue(call)
+
+    async def recall(self, call: PlaybookCall, since: float) -> PlaybookResult | None:
+        """What became of the same call that was made at `since` or later. See the port."""
+        await self._elsewhere(call.host)
+        for run in await self._runs.since(call.host, since):
+            live = self._live.get(run.id)
+            if live is not None and live.does(call):
+                return await live.result(call.host)
+            past = LiveRun(run, folders.RunFolder.find(Path(run.folder)), self._clock)
+            if live is None and past.does(call):
+                past.reread()
+                return await past.result(call.host)
+        return None
+
+    def progress(self) -> dict[str, str]:
+        """What is done in which host now. See the port."""
+        return {
+            host: f"{live.run.play}: {task or 'begins'}"
+            for live in self._live.values()
+            for host, task in live.events.waiting.items()
+        }
+
+    async def idle(self) -> None:
+        """Until every run that is followed now is over."""
+        await asyncio.gather(*(live.over.wait() for live in self._live.values()))
+
+    async def cancel(self, host: str) -> None:
+        """End the run that this host is in; nothing of it is left on this machine afterwards.
+
+        A task inside a host may go on (it must: a firmware burn is not cut in half), so the
+        results are "unknown": the host is looked at before anything else is done there.
+        """
+        if (live := self._on(host)) is not None:
+            live.cancelled.set()
+            await live.over.wait()
+
+    async def prune(self) -> None:
+        """Remove folders and rows that are old; what did not end well is kept longer."""
+        now = self._clock.now()
+        for run in await self._runs.ended_before(now - self._settings.runs_keep_days * DAY_S):
+            kept_s = self._settings.runs_failed_keep_days * DAY_S
+            if run.state != "ended" and run.ended_at > now - kept_s:
+                continue
+            await asyncio.to_thread(folders.remove, Path(run.folder), self._work)
+            await self._runs.forget(run.id)
+
+    async def close(self) -> None:
+        """Stop following. What runs goes on; whoever still waits is cancelled."""
+        tasks = list(self._batches)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _elsewhere(self, host: str) -> None:
+        """Wait until no run of another machine can be working on a host any more."""
+        while (until := await self._runs.elsewhere(host)) > self._clock.now():
+            await self._clock.sleep(min(until - self._clock.now(), self._settings.poll_s))
+
+    def _refusal(self, call: PlaybookCall) -> PlaybookResult | None:
+        if not (self._playbooks / f"{call.play}.yml").is_file():
+            return PlaybookResult("failed", {}, f"there is no playbook {call.play}.yml")
+        if has_secrets(call) and volatile_root() is None:
+            detail = "no tmpfs to hand secrets over in: give the daemon a /dev/shm"
+            return PlaybookResult("failed", {}, detail)
+        return None
+
+    def _on(self, host: str) -> LiveRun | None:
+        """The run that works on a host now."""
+        live = (r for r in self._live.values() if host in r.events.waiting)
+        return next(live, None)
+
+    async def _queue(self, call: PlaybookCall) -> PlaybookResult:
+        waiting = _Waiting(call, asyncio.get_running_loop().create_future())
+        queue = self._waiting.setdefault(call.play, [])
+        queue.append(waiting)
+        if len(queue) == 1:
+            self._background(self._gather(call.play))
+        return await waiting.answer
+
+    async def _gather(self, play: str) -> None:
+        await asyncio.sleep(GATHER_S)
+        queue, most = self._waiting.pop(play), self._settings.playbook_hosts_max
+        for i in range(0, len(queue), most):
+            self._background(self._batch(play, queue[i : i + most]))
+
+    def _background(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
+        self._batches.add(task)
+        task.add_done_callback(self._batches.discard)
+
+    async def _batch(self, play: str, batch: Sequence[_Waiting]) -> None:
+        """One run, from its row to its last verdict."""
+        await self._slots.acquire()
+        try:
+            wanted = [w for w in batch if not w.answer.done()]  # whose caller gave up meanwhile
+            if not wanted:
+                return
+            live = LiveRun(self._row(play, [w.call for w in wanted]), None, self._clock)
+            self._live[live.run.id] = live  # before the first await: no other run on these hosts
+            for w in wanted:
+                live.hand_over(w.call.host, w.answer)
+            await self._begin(live, [w.call for w in wanted])
+            await self._to_its_end(live)
+        except Exception as error:  # a bug of ours, or the store: whoever waits hears of it
+            for w in batch:
+                if not w.answer.done():
+                    w.answer.set_exception(error)
+        finally:
+            self._slots.release()
+            for w in batch:
+                w.answer.cancel()  # the daemon stops; done ones stay as they are
+
+    def _row(self, play: str, calls: Sequence[PlaybookCall]) -> Run:
+        run_id = uuid.uuid4().hex
+        return Run(
+            id=run_id,
+            play=play,
+            hosts={c.host: c.digest for c in calls},
+            folder=str(self._work / f"{play}-{run_id}"),
+            started_at=self._clock.now(),
+            limit_s=max(c.timeout_s for c in calls),
+        )
+
+    async def _begin(self, live: LiveRun, calls: Sequence[PlaybookCall]) -> None:
+        await self._runs.begin(live.run)
+        try:
+            await asyncio.to_thread(self._start, live, calls)
+        except OSError as error:
+            log.error("run %s was not started: %s", live.run.id, error)
+            live.problem = f"the run was not started: {error.strerror or error}"
+
+    def _start(self, live: LiveRun, calls: Sequence[PlaybookCall]) -> None:
+        """Folder, variables in memory, process."""
+        run_id = live.run.id
+        root = volatile_root() or self._work
+        self._work.mkdir(mode=0o700, parents=True, exist_ok=True)
+        volatile = root / f"provisioner-run-{run_id}"
+        asked = {"play": live.run.play, "hosts": dict(live.run.hosts)}
+        made = folders.RunFolder.create(Path(live.run.folder), volatile, make_cgroup(run_id), asked)
+        live.folder = made
+        with made.locked() as lock:
+            write_data_directory(volatile, run_id, calls, self._remote)
+            live.events.hide(made.secrets())
+            playbook = self._playbooks / f"{live.run.play}.yml"
+            variables = environment(volatile, run_id, self._playbooks.parent, len(calls))
+            permit.ask()
+            live.pid = start(made, lock, command(volatile, playbook), variables)
+
+    async def _to_its_end(self, live: LiveRun) -> None:
+        """Follow, then close the row. Cancelled (the daemon stops): the run is left as it is."""
+        try:
+            state = await live.follow()
+            await self._runs.end(live.run.id, state, self._clock.now())
+            await self.prune()
+        except Exception as error:
+            live.fail(error)
+            raise
+        finally:
+            self._live.pop(live.run.id, None)
+            live.over.set()

@@ -1,0 +1,66 @@
+"""Accounts and event subscriptions of one BMC."""
+
+from __future__ import annotations
+
+from provisioner.adapters.redfish.messages import body_of, refusal, told
+from provisioner.adapters.redfish.parsing import link, path_of, text
+from provisioner.adapters.redfish.service import UNBLOCK, Service, not_offered, raise_silence
+from provisioner.adapters.redfish.walk import CHANGE_FIRST
+from provisioner.model.outcome import Blocker
+from provisioner.ports import Reply, Secret, Unreachable
+
+
+async def set_password(service: Service, username: str, new: Secret) -> Blocker | None:
+    """PATCH the account's Password. A factory BMC that answers nothing else names the account."""
+    own = username == service.address.username
+    named = await service.transport.password_change(service.address) if own else None
+    path = named or await _account(service, username)
+    if isinstance(path, Blocker):
+        return path
+    rule, secret = service.quirk.password_if_match, new.reveal()
+    return await service.patch(path, {"Password": secret}, username, if_match=rule, hidden=secret)
+
+
+async def _account(service: Service, username: str) -> str | Blocker:
+    walk = service.walk()
+    path = link(await walk.root(), "AccountService")
+    if path is None:
+        raise_silence(walk.gaps)  # a BMC that restarts is no BMC without accounts
+        return not_offered(username, "AccountService")
+    reply = await service.call("GET", path)
+    if reply.status >= 500:
+        raise Unreachable(f"{path}: HTTP status {reply.status}", maybe_executed=False)
+    if reply.status == 403:
+        # a default password must be changed before anything else is answered (facts S10)
+        return _demanded(reply) or refusal(reply, username, UNBLOCK)
+    accounts = await walk.first(body_of(reply), "Accounts")
+    for account in accounts:
+        if text(account.data.get("UserName")) == username:
+            return account.path
+    for gap in walk.gaps:
+        again = await service.call("GET", gap.source)
+        if again.status == 403 and (demanded := _demanded(again)) is not None:
+            return demanded
+    raise_silence(walk.gaps)
+    return not_offered(username, "account of this name")
+
+
+def _demanded(reply: Reply) -> str | None:
+    """The account that a `PasswordChangeRequired` message names."""
+    for message in told(body_of(reply)):
+        if message.key == CHANGE_FIRST:
+            return next((p for p in map(path_of, message.args) if p is not None), None)
+    return None
+
+
+async def subscribe(service: Service, destination: str, context: str) -> str | Blocker:
+    """POST an event destination; the subscription's path."""
+    events = await service.part("EventService")
+    path = link(events.data, "Subscriptions")
+    if path is None:
+        return not_offered("events", "event subscriptions")
+    body = {"Destination": destination, "Protocol": "Redfish", "Context": context}
+    reply = await service.post(path, body, "events")
+    if isinstance(reply, Blocker):
+        return reply
+    return path_of(reply.headers.get("location", "")) or path_of(body_of(reply)) or path

@@ -1,0 +1,283 @@
+"""What can be asked of one BMC. Devices fail as values; only `PortError` is ever raised.
+
+Every verb reads its links and action targets from the service first: a BMC is asked what it has,
+never told what it should have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from provisioner.adapters.redfish import accounts, boot, collect, readings, storage, updates
+from provisioner.adapters.redfish.parsing import at, link, text
+from provisioner.adapters.redfish.parts import power_of
+from provisioner.adapters.redfish.service import (
+    Service,
+    action_of,
+    not_offered,
+    raise_silence,
+    target_of,
+)
+from provisioner.adapters.redfish.tasks import TaskRef, TaskView, of_hpe, view
+from provisioner.model.inventory import Inventory, Power
+from provisioner.model.outcome import Blocker, Reason
+from provisioner.ports import BmcAddress, BmcTransport, Secret, Unreachable
+from provisioner.quirks import Quirk
+
+_RUNNING = frozenset(
+    {"New", "Starting", "Running", "Pending", "Service", "Stopping", "Cancelling", "Suspended"}
+)
+_WANTED = {
+    "On": Power.ON,
+    "ForceOn": Power.ON,
+    "ForceOff": Power.OFF,
+    "GracefulShutdown": Power.OFF,
+}
+
+
+class Redfish:
+    """A client of one BMC as the given address logs in; cheap to make, keeps nothing open."""
+
+    def __init__(self, transport: BmcTransport, address: BmcAddress, quirk: Quirk) -> None:
+        self.address = address
+        self.quirk = quirk
+        self._service = Service(transport, address, quirk)
+
+    @property
+    def service(self) -> Service:
+        """What this client asks, for parts of the service that have functions of their own."""
+        return self._service
+
+    # what is there
+
+    async def collect(self, node: str, bmc: str) -> Inventory:
+        """Versions and parts behind this BMC; `bmc` is its name within the node."""
+        return _spoken(await collect.everything(self._service.walk(), self.quirk, node, bmc))
+
+    async def firmware(self, node: str, bmc: str) -> Inventory:
+        """Versions, background copies and power only."""
+        return _spoken(
+            await collect.versions(self._service.walk(charted=True), self.quirk, node, bmc)
+        )
+
+    async def reading(self, what: str) -> readings.Reading:
+        """Whole resources for health checks; `what` is a key of `readings.READINGS`."""
+        return await readings.READINGS[what](self._service.walk())
+
+    async def answers(self) -> bool:
+        """Whether the BMC serves its tree again, not only its root: one request."""
+        walk = self._service.walk(charted=True)
+        systems = await walk.links(link(await walk.root(), "Systems"))
+        return bool(systems) and not walk.gaps
+
+    async def identity(self) -> Inventory:
+        """Serial, UUID and model; of a BlueField's BMC, the card instead of the system."""
+        return _spoken(await collect.identity(self._service.walk(), self.quirk))
+
+    async def power(self) -> Power:
+        """The host's power state."""
+        return power_of(await self._service.system())
+
+    async def boot_progress(self) -> str | None:
+        """How far the system has booted: `OemLastState` (BlueField), else `LastState`."""
+        system = await self._service.system()
+        progress = at(system.data, "BootProgress") if system is not None else None
+        return text(at(progress, "OemLastState")) or text(at(progress, "LastState"))
+
+    # resets
+
+    async def reset_system(self, kind: str) -> Blocker | None:
+        """`ComputerSystem.Reset` with this ResetType. Already being there is no error."""
+        system = await self._service.system()
+        action = action_of(system.data, "ComputerSystem.Reset") if system is not None else {}
+        target = target_of(action)
+        if system is None or target is None:
+            return not_offered("host", "ComputerSystem.Reset")
+        allowed = await self._service.reset_types(action)
+        if allowed and kind not in allowed:
+            return not_offered("host", f"{kind}; it has {', '.join(allowed[:16])}")
+        reply = await self._service.post(target, {"ResetType": kind}, "host")
+        if not isinstance(reply, Blocker):
+            return None
+        # 400 and 409 also mean that there is nothing to do (facts: redfish P1)
+        return None if _WANTED.get(kind) is await self.power() else reply
+
+    async def reset_bmc(self) -> Blocker | None:
+        """`Manager.Reset` of the BMC itself. A connection that dies of it is not an error."""
+        manager = await self._service.manager()
+        action = action_of(manager.data, "#Manager.Reset") if manager is not None else {}
+        target = target_of(action)
+        if target is None:
+            return not_offered("bmc", "Manager.Reset")
+        allowed = await self._service.reset_types(action)
+        wanted = [t for t in self.quirk.bmc_reset_types if not allowed or t in allowed]
+        if not wanted:
+            return not_offered("bmc", f"usable reset; it has {', '.join(allowed[:16])}")
+        try:
+            reply = await self._service.post(target, {"ResetType": wanted[0]}, "bmc")
+        except Unreachable as error:
+            if not error.maybe_executed:
+                raise
+            return None
+        return reply if isinstance(reply, Blocker) else None
+
+    async def ac_cycle(self) -> Blocker | None:
+        """Standby power away and back, by the vendor's action."""
+        cycle = self.quirk.ac_cycle
+        if cycle is None:
+            return Blocker(
+                reason=Reason.NOT_OFFERED,
+                subject="host",
+                detail=f"{self.quirk.title} takes standby power away by no Redfish action",
+                unblock="Switch its outlets of the power distribution unit off for 5 minutes.",
+            )
+        if cycle.needs_off and await self.power() is not Power.OFF:
+            return Blocker(
+                reason=Reason.PRECONDITION,
+                subject="host",
+                detail="the host must be off before standby power is taken away",
+                unblock="Power the host off first.",
+            )
+        walk = self._service.walk()
+        for resource in await walk.first(await walk.root(), cycle.resource):
+            target = target_of(action_of(resource.data, cycle.action))
+            if target is not None:
+                break
+        else:
+            return not_offered("host", cycle.action)
+        try:
+            reply = await self._service.post(target, dict(cycle.body), "host")
+        except Unreachable as error:
+            if not error.maybe_executed:
+                raise
+            return None
+        return reply if isinstance(reply, Blocker) else None
+
+    # booting
+
+    async def boot_override(
+        self, target: str, *, once: bool = True, http_uri: str = ""
+    ) -> Blocker | None:
+        """Boot from `target` ("Pxe", "UefiHttp", "Cd", "Hdd"), next time or always."""
+        return await boot.override(self._service, target, once=once, http_uri=http_uri)
+
+    async def insert_media(self, image: str) -> Blocker | None:
+        """Insert an image as virtual CD, by URL."""
+        return await boot.insert(self._service, image)
+
+    async def media_inserted(self, image: str) -> bool:
+        """Whether exactly this image is inserted as virtual CD."""
+        return await boot.inserted(self._service, image)
+
+    async def drive_serials(self) -> tuple[str, ...]:
+        """Serials of the drives that the host's system lists."""
+        return await storage.drive_serials(self._service)
+
+    async def host_macs(self) -> tuple[str, ...]:
+        """Addresses of the host's own Ethernet interfaces, as far as they are listed."""
+        return await storage.host_macs(self._service)
+
+    async def eject_media(self) -> Blocker | None:
+        """Eject whatever virtual CD is inserted."""
+        return await boot.eject(self._service)
+
+    # firmware
+
+    async def push(
+        self, kind: str, slots: Sequence[str], file: Path, *, force: bool = False
+    ) -> TaskRef | Blocker:
+        """Send a package for these slots of a component kind."""
+        return await updates.push(self._service, kind, slots, file, force=force)
+
+    async def simple_update(self, uri: str, kind: str) -> TaskRef | Blocker:
+        """Let the BMC fetch an image for a component kind from `uri`.
+
+        A BlueField's BMC writes it through rshim, which is enabled first.
+        """
+        if kind == "bluefield.bundle" and (no := await self.enable_rshim()) is not None:
+            return no
+        return await updates.pull(self._service, uri, kind)
+
+    async def enable_rshim(self) -> Blocker | None:
+        """Give the BlueField's rshim to its BMC (facts: redfish 3.3)."""
+        manager = await self._service.manager()
+        path = link(manager.data, "Oem", "Nvidia") if manager is not None else None
+        if path is None or manager is None:
+            return None  # older BMCs have no switch for it
+        state = at(await self._service.get(path), "BmcRShim", "BmcRShimEnabled")
+        if state is True or state is None:
+            return None
+        return await self._service.patch(path, {"BmcRShim": {"BmcRShimEnabled": True}}, "rshim")
+
+    async def commit_image(self, kinds: Sequence[str]) -> Blocker | None:
+        """Make new images permanent, where the vendor asks for it."""
+        return await updates.commit(self._service, kinds)
+
+    async def task(self, ref: TaskRef) -> TaskView:
+        """A task as it is now."""
+        if not ref.path:
+            update = await self._service.part("UpdateService")
+            if self.quirk.push == "form":
+                return of_hpe(update.data)
+            return TaskView(state="unknown", vanished=True)
+        return view(await self._service.call("GET", ref.path), ref.path)
+
+    async def task_paths(self) -> tuple[str, ...]:
+        """Every task that the service lists; none if it has no task service.
+
+        Raises `Unreachable` when the list does not come: silence does not mean that nothing runs.
+        """
+        walk = self._service.walk()
+        service = link(await walk.root(), "Tasks")
+        listed = link((await walk.read(service)).data, "Tasks") if service is not None else None
+        paths = await walk.links(listed)
+        silent = [g for g in walk.gaps if g.reason is not Reason.NOT_OFFERED]
+        if silent:
+            detail = f"{silent[0].source}: {silent[0].detail}"
+            raise Unreachable(f"the task list could not be read: {detail}", maybe_executed=False)
+        return tuple(paths)
+
+    async def tasks(self) -> tuple[str, ...]:
+        """Tasks that run, by path. One that cannot be read counts as running, unless it is gone."""
+        running = []
+        for path in await self.task_paths():
+            seen = view(await self._service.call("GET", path), path)
+            if seen.vanished or seen.done:
+                continue
+            if seen.state in _RUNNING or seen.state.startswith("HTTP"):
+                running.append(path)
+        return tuple(running)
+
+    # accounts and events
+
+    async def admits(self) -> bool:
+        """Whether the BMC lets this login in. Its root proves nothing: anybody may read that.
+
+        Raises `Unreachable` while it cannot be told: the BMC restarts, or answers nonsense.
+        """
+        walk = self._service.walk()
+        systems = link(await walk.root(), "Systems")
+        if systems is not None and (await walk.read(systems)).data:
+            return True
+        if any(g.reason is Reason.LOGIN_REFUSED for g in walk.gaps):
+            return False
+        raise Unreachable("it does not show its systems now", maybe_executed=False)
+
+    async def set_password(self, username: str, new: Secret) -> Blocker | None:
+        """Change the password of an account, with the credential of this client's address."""
+        return await accounts.set_password(self._service, username, new)
+
+    async def subscribe(self, destination: str, context: str) -> str | Blocker:
+        """Have events posted to `destination`; the subscription's path."""
+        return await accounts.subscribe(self._service, destination, context)
+
+
+def _spoken(inventory: Inventory) -> Inventory:
+    """The inventory, unless the BMC said nothing at all: then its silence is raised."""
+    if not (inventory.components or inventory.devices):
+        raise_silence(inventory.gaps)
+    return inventory
+
+
+__all__ = ["Redfish", "TaskRef", "TaskView"]

@@ -1,0 +1,159 @@
+"""Reads the event stream of a BMC: one GET that does not end, over a connection of its own.
+
+Rule: a stream carries the login that the transport has; it never logs in by itself, and it is no
+reason to keep a session: when the login ends, the stream is opened again with the next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from base64 import b64encode
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from provisioner.adapters.bounded_http import (
+    CONNECT_MAX_S,
+    FAILURES,
+    REDIRECTS_MAX,
+    Attempt,
+    Trust,
+    own_url,
+    port_error,
+    redirected_path,
+)
+from provisioner.adapters.redfish.session import ROOT, Login
+from provisioner.adapters.redfish.sse import SseReader
+from provisioner.adapters.redfish.transport import RedfishTransport
+from provisioner.ports import BmcAddress, Call, LoginRefused, PortError, Unreachable
+from provisioner.runtime.event_loop import shrink_tls_buffers
+
+ANSWER_MAX_S = 60.0  # bmcweb answers within one, and holds an upload's answer for 40 s
+# Nothing comes for days from a well BMC: bmcweb sends no comments. TCP itself finds out that a
+# connection is dead (option, seconds or probes): after 2 minutes without an answer it is over.
+_KEEP_ALIVE = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4))
+
+
+class RedfishStreams:
+    """`ports.EventStreams` beside a transport. To be used in one event loop, and closed there."""
+
+    def __init__(
+        self,
+        transport: RedfishTransport,
+        ca_file: Path | None = None,
+    ) -> None:
+        self._transport = transport
+        self._trust = Trust(ca_file)
+        self._session: aiohttp.ClientSession | None = None
+
+    @asynccontextmanager
+    async def open(
+        self, bmc: BmcAddress, path: str, last_id: str
+    ) -> AsyncIterator[AsyncIterator[tuple[str, Any]]]:
+        """See the port. A refused login is renewed once, by the transport's own way."""
+        where = f"GET {bmc.url}{path}"[:200]
+        response = await self._connected(where, bmc, path, last_id)
+        if response.status == 401:
+            response.close()
+            # an ended session is found out, and exchanged, by any request
+            await self._transport.request(bmc, Call("GET", f"{ROOT}SessionService"))
+            response = await self._connected(where, bmc, path, last_id)
+        try:
+            if response.status in (401, 403):
+                raise LoginRefused(f"{where}: HTTP status {response.status}")
+            kind = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+            if response.status != 200 or kind != "text/event-stream":
+                told = f"{where}: no event stream (HTTP status {response.status})"
+                raise Unreachable(told, maybe_executed=False)
+            _keep_alive(response)
+            yield _events(where, response, last_id)
+        finally:
+            response.close()
+
+    async def close(self) -> None:
+        """Break all streams off."""
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    async def _connected(
+        self, where: str, bmc: BmcAddress, path: str, last_id: str
+    ) -> aiohttp.ClientResponse:
+        login = await self._transport.authorization(bmc)
+        headers = {"Accept": "text/event-stream", "Accept-Encoding": "identity"}
+        headers |= {"Last-Event-ID": last_id} if last_id else {}
+        headers |= _credentials(login)
+        try:
+            tls = self._trust.option(bmc.url, bmc.pin, insecure=bmc.insecure)
+            async with asyncio.timeout(ANSWER_MAX_S):  # until it begins; it never ends
+                for _ in range(REDIRECTS_MAX):
+                    response = await self._opened().get(
+                        own_url(bmc.url, path),
+                        headers=headers,
+                        ssl=tls,
+                        allow_redirects=False,
+                        timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_MAX_S),
+                    )
+                    location = response.headers.get("Location", "")
+                    moved = redirected_path(bmc.url, path, response.status, location)
+                    if moved is None:
+                        return response
+                    response.close()
+                    path = moved
+            raise Unreachable(f"{where}: redirects do not end", maybe_executed=False)
+        except (PortError, *FAILURES) as error:
+            raise port_error(where, error, Attempt(safe=True)) from None
+
+    def _opened(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            shrink_tls_buffers()
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=0, force_close=True),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                auto_decompress=False,
+                headers={"User-Agent": "provisioner"},
+            )
+        return self._session
+
+
+def _keep_alive(response: aiohttp.ClientResponse) -> None:
+    """Let TCP ask whether the other end is still there, and wait for events without a limit."""
+    connection = response.connection
+    transport = connection.transport if connection is not None else None
+    opened = transport.get_extra_info("socket") if transport is not None else None
+    if opened is not None:
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in _KEEP_ALIVE:
+            if hasattr(socket, name):  # not everywhere
+                opened.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+
+async def _events(
+    where: str, response: aiohttp.ClientResponse, last_id: str
+) -> AsyncIterator[tuple[str, Any]]:
+    """Documents as they come; the end of the stream is `Unreachable`, as every end of it is."""
+    reader = SseReader()
+    reader.last_id = last_id
+    try:
+        async for piece in response.content.iter_any():
+            for frame in reader.feed(piece):
+                if frame.data is not None:
+                    yield frame.id, frame.data
+    except (PortError, *FAILURES) as error:
+        raise port_error(where, error, Attempt(safe=True)) from None
+    except RuntimeError:  # what aiohttp raises for a connection that was lost between two reads
+        pass
+    raise Unreachable(f"{where}: the stream ended", maybe_executed=False)
+
+
+def _credentials(login: Login | None) -> dict[str, str]:
+    if login is None:
+        return {}
+    if login.token is not None:
+        return {"X-Auth-Token": login.token.reveal()}
+    pair = f"{login.username}:{login.secret.reveal()}".encode()
+    return {"Authorization": f"Basic {b64encode(pair).decode()}"}

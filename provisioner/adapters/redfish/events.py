@@ -1,0 +1,275 @@
+"""What BMCs tell by themselves: events and metric reports as values. Pure; nothing raises.
+
+Events are judged by registry and message key (DSP8011 ResourceEvent, DMTF SensorEvent 1.0.1), never
+by language; an unknown registry by its severity. Time is ours: a BMC's clock may be years off.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from provisioner.adapters.redfish.parsing import (
+    Json,
+    as_object,
+    at,
+    name_of,
+    number,
+    objects,
+    path_of,
+    text,
+)
+from provisioner.checks.xid.error_codes import rank
+from provisioner.checks.xid.xid_explain import explain_xid
+from provisioner.model.alert import Classification, Signal
+from provisioner.model.base import Record
+from provisioner.model.health import Severity
+
+EVENTS_MAX = 64  # of one document; bmcweb sends one to a few
+METRICS_MAX = 4096  # of one report; the largest recorded one has some 4,000 values
+TARGET_MAX = 128
+# what tells of work that was asked for, not of the device's health
+_QUIET = frozenset({"Base", "Task", "TaskEvent", "Update", "JobService", "HttpStatus", "License"})
+_OVER = re.compile(r"(Cleared|Restored|Recovered)$")
+# NVIDIA's HGX BMC: ResourceErrorsDetected with the arguments "GPU_SXM_1 Driver Event Message" and
+# "[time][number][flags] XID <code> <text>" (NVIDIA/nsmd, event settings of GPUs)
+_XID = re.compile(r"\bXID (\d{1,4})\b[ ,:]*(.{0,200})")
+_NAME = re.compile(r"[\w./:-]{1,128}")
+
+C = Classification
+_WARNING, _CRITICAL = (C.SENSOR_WARNING,), (C.SENSOR_CRITICAL, C.HARDWARE)
+_FAILURE = (C.SENSOR_FAILURE,)
+# (registry, key) -> (alert, classifications; () means: it is over)
+_KNOWN: Mapping[tuple[str, str], tuple[str, tuple[Classification, ...]]] = {
+    ("SensorEvent", "ReadingAboveUpperCautionThreshold"): ("SensorReading", _WARNING),
+    ("SensorEvent", "ReadingBelowLowerCautionThreshold"): ("SensorReading", _WARNING),
+    ("SensorEvent", "ReadingWarning"): ("SensorReading", _WARNING),
+    ("SensorEvent", "ReadingAboveLowerCriticalThreshold"): ("SensorReading", _WARNING),
+    ("SensorEvent", "ReadingBelowUpperCriticalThreshold"): ("SensorReading", _WARNING),
+    ("SensorEvent", "ReadingNoLongerCritical"): ("SensorReading", _WARNING),
+    ("SensorEvent", "ReadingAboveUpperCriticalThreshold"): ("SensorReading", _CRITICAL),
+    ("SensorEvent", "ReadingBelowLowerCriticalThreshold"): ("SensorReading", _CRITICAL),
+    ("SensorEvent", "ReadingAboveUpperFatalThreshold"): ("SensorReading", _CRITICAL),
+    ("SensorEvent", "ReadingBelowLowerFatalThreshold"): ("SensorReading", _CRITICAL),
+    ("SensorEvent", "ReadingAboveLowerFatalThreshold"): ("SensorReading", _CRITICAL),
+    ("SensorEvent", "ReadingBelowUpperFatalThreshold"): ("SensorReading", _CRITICAL),
+    ("SensorEvent", "ReadingCritical"): ("SensorReading", _CRITICAL),
+    ("SensorEvent", "SensorReadingNormalRange"): ("SensorReading", ()),
+    ("SensorEvent", "InvalidSensorReading"): ("SensorFailure", _FAILURE),
+    ("SensorEvent", "SensorFailure"): ("SensorFailure", _FAILURE),
+    ("SensorEvent", "SensorRestored"): ("SensorFailure", ()),
+    ("ResourceEvent", "ResourceStatusChangedCritical"): ("ResourceHealth", (C.HARDWARE,)),
+    ("ResourceEvent", "ResourceStatusChangedWarning"): ("ResourceHealth", _WARNING),
+    ("ResourceEvent", "ResourceStatusChangedOK"): ("ResourceHealth", ()),
+    ("ResourceEvent", "ResourceErrorsDetected"): ("ResourceErrors", (C.HARDWARE,)),
+    ("ResourceEvent", "ResourceErrorsCorrected"): ("ResourceErrors", ()),
+    ("ResourceEvent", "ResourceErrorThresholdExceeded"): ("ErrorThreshold", (C.HARDWARE,)),
+    ("ResourceEvent", "ResourceErrorThresholdCleared"): ("ErrorThreshold", ()),
+    ("ResourceEvent", "ResourceWarningThresholdExceeded"): ("WarningThreshold", _WARNING),
+    ("ResourceEvent", "ResourceWarningThresholdCleared"): ("WarningThreshold", ()),
+}
+# after these, versions and parts are looked at again, without waiting for their turn
+_LOOK = frozenset(
+    {
+        "ResourceCreated",
+        "ResourceRemoved",
+        "ResourceVersionIncompatible",
+        "ResourcePoweredOn",
+        "UpdateSuccessful",
+        "ApplySuccessful",
+    }
+)
+
+
+_CAME_OR_WENT = frozenset({"ResourceCreated", "ResourceRemoved"})
+_OF_PARTS = re.compile(
+    r"/redfish/v1/(Chassis|Systems|Managers|UpdateService/(Firmware|Software)Inventory)"
+    r"(?!.*/(LogServices|Certificates|VirtualMedia)(/|$))(/|$)"
+)
+
+
+class RedfishEvent(Record):
+    """One event record (DSP0268, Event.Events)."""
+
+    registry: str
+    key: str
+    args: tuple[str, ...] = ()
+    said: str = ""
+    severity: str = ""
+    origin: str = ""  # path of the resource it began at
+    id: str = ""  # EventId; many services count from 1 again after each restart
+    timestamp: str = ""  # EventTimestamp as it is sent, by the BMC's own clock
+
+
+class Metric(Record):
+    """One value of a metric report."""
+
+    name: str
+    value: float
+
+
+class Pushed(Record):
+    """What one document told. `context` is what the subscriber gave at subscription, "" if the
+    document carries none (bmcweb's events do not, its metric reports do)."""
+
+    context: str = ""
+    events: tuple[RedfishEvent, ...] = ()
+    metrics: tuple[Metric, ...] = ()
+
+    @property
+    def asks_for_a_look(self) -> bool:
+        """Whether versions or parts may have changed."""
+        return any(_asks_for_a_look(event) for event in self.events)
+
+
+def pushed(document: Any) -> Pushed:
+    """An Event or a MetricReport; of anything else nothing is left."""
+    body = as_object(document)
+    context = body.get("Context")
+    return Pushed(
+        context=_context(context),
+        events=tuple(_events(body.get("Events"))),
+        metrics=tuple(_metrics(body.get("MetricValues"))),
+    )
+
+
+def _context(value: Any) -> str:
+    """The context; what no context of ours can be is kept as text that none equals."""
+    if value is None:
+        return ""
+    return value if isinstance(value, str) and len(value) <= 256 else "?"
+
+
+def is_meaningful(event: RedfishEvent) -> bool:
+    """Return whether an alert or a look at the node may follow from this event."""
+    return _asks_for_a_look(event) or _signal(event, "", "", 0.0) is not None
+
+
+def _asks_for_a_look(event: RedfishEvent) -> bool:
+    """Whether versions or parts may have changed.
+
+    Of resources that came or went only parts, managers and firmware count: each login by anybody
+    creates a session, and is an event of its own on NVIDIA's baseboards (NVIDIA/bmcweb 7f3a16ae).
+    """
+    if event.key not in _LOOK:
+        return False
+    if event.key not in _CAME_OR_WENT or not event.origin:
+        return True
+    return _OF_PARTS.match(event.origin) is not None
+
+
+def signals(found: Pushed, node: str, bmc: str, now: float) -> tuple[Signal, ...]:
+    """What these events say about the node."""
+    told = (_signal(event, node, f"redfish/{bmc}", now) for event in found.events)
+    return tuple(signal for signal in told if signal is not None)
+
+
+def _events(value: Any) -> Iterator[RedfishEvent]:
+    for item in objects(value if isinstance(value, list) else [], EVENTS_MAX):
+        if item.get("SpecificEventExistsInGroup") is True:
+            continue  # the same thing is told more exactly by another event of the group
+        registry, _, rest = (text(item.get("MessageId")) or "").partition(".")
+        raw = item.get("MessageArgs")
+        args = [text(a) or "" for a in raw[:16]] if isinstance(raw, list) else []
+        yield RedfishEvent(
+            registry=registry if rest else "",
+            key=rest.rsplit(".", 1)[-1] or registry,
+            args=tuple(args),
+            said=text(item.get("Message")) or "",
+            severity=text(item.get("MessageSeverity") or item.get("Severity")) or "",
+            origin=path_of(item.get("OriginOfCondition")) or "",
+            id=text(item.get("EventId")) or "",
+            timestamp=text(item.get("EventTimestamp")) or "",
+        )
+
+
+def _metrics(value: Any) -> Iterator[Metric]:
+    for item in objects(value if isinstance(value, list) else [], METRICS_MAX):
+        if at(item, "Oem", "Nvidia", "MetricValueStale") is True:
+            continue  # an old reading, told again (recorded from a DGX H100)
+        name = text(item.get("MetricProperty")) or text(item.get("MetricId"))
+        found = number(item.get("MetricValue"))
+        if name is not None and found is not None:
+            yield Metric(name=name, value=found)
+
+
+def _signal(event: RedfishEvent, node: str, source: str, now: float) -> Signal | None:
+    told = {"node": node, "source": source, "at": now, "message": _words(event)}
+    xid = _xid_of(event)
+    if xid is not None:
+        name, classifications = xid
+        if not classifications:
+            return None
+        return Signal(id=name, target=_target(event), classifications=classifications, **told)
+    known = _KNOWN.get((event.registry, event.key))
+    if known is not None:
+        name, classifications = known
+        return Signal(
+            id=name,
+            target=_target(event),
+            classifications=classifications,
+            active=bool(classifications),
+            **told,
+        )
+    return _by_severity(event, told)
+
+
+def _by_severity(event: RedfishEvent, told: Mapping[str, Any]) -> Signal | None:
+    """A message whose registry we do not know: by its severity, and by the end of its key."""
+    if event.registry in _QUIET or not event.key or not _NAME.fullmatch(event.key):
+        return None
+    name = f"{event.registry}.{event.key}" if event.registry else event.key
+    by = {"critical": (C.HARDWARE,), "warning": _WARNING}
+    classifications = by.get(event.severity.lower())
+    if classifications is not None and not _OVER.search(event.key):
+        target = _target(event)
+        return Signal(id=name, target=target, classifications=classifications, **told)
+    if _OVER.search(event.key):
+        return Signal(id=_OVER.sub("", name), target=_target(event), active=False, **told)
+    return None
+
+
+def _xid_of(event: RedfishEvent) -> tuple[str, tuple[Classification, ...]] | None:
+    """An Xid that a GPU's driver told its baseboard; None: the event tells of none.
+
+    What NVIDIA's catalogue leaves to the application is no fault of the node: ().
+    """
+    if event.key != "ResourceErrorsDetected" or len(event.args) < 2:
+        return None
+    match = _XID.search(event.args[1])
+    if match is None:
+        return None
+    code = int(match[1])
+    severity = explain_xid(code, match[2]).severity
+    if severity is None:
+        return f"Xid{code}", ()
+    fatal = rank(severity) >= rank(Severity.RESET_GPU)
+    return f"Xid{code}", (C.FATAL_EVENT, C.HARDWARE) if fatal else (C.HARDWARE,)
+
+
+def _target(event: RedfishEvent) -> str:
+    """The part: the first argument (a sensor, a property, a path), else where it began."""
+    for said in (event.args[0] if event.args else "", event.origin):
+        word = name_of(said) if said.startswith("/") else said.split(" ", 1)[0]
+        if word and _NAME.fullmatch(word):
+            return word[:TARGET_MAX]
+    return ""
+
+
+def _words(event: RedfishEvent) -> str:
+    words = event.said or f"{event.key} {', '.join(event.args)}"
+    xid = event.args[1] if len(event.args) > 1 and _XID.search(event.args[1]) else ""
+    return f"{words} {xid if xid not in words else ''}".strip()[:400]
+
+
+def conditions(resource: Json) -> tuple[RedfishEvent, ...]:
+    """What a resource says of itself: Status.Conditions (DSP0268), else its health as one event."""
+    found = tuple(_events(at(resource, "Status", "Conditions")))
+    health = text(at(resource, "Status", "HealthRollup")) or text(at(resource, "Status", "Health"))
+    if found or health not in ("Critical", "Warning"):
+        return found
+    origin = path_of(resource.get("@odata.id")) or ""
+    key = f"ResourceStatusChanged{health}"
+    said = f"its health is {health}"
+    return (RedfishEvent(registry="ResourceEvent", key=key, said=said, origin=origin),)

@@ -1,0 +1,169 @@
+"""One HTTP exchange with a BMC through redfish.aio, and what its failure means.
+
+A request that changes something never takes an old connection: that one may be dead already (HPE
+resets them, facts T2), and then nobody could tell whether the request was carried out.
+"""
+
+from __future__ import annotations
+
+import time
+from contextvars import ContextVar
+from dataclasses import replace
+from typing import Any
+
+import aiohttp
+from redfish.aio import AsyncRedfishClient, RedfishError, RedfishInvalidTargetError
+
+from provisioner.adapters.bounded_http import (
+    FAILURES,
+    REDIRECTS_MAX,
+    Attempt,
+    BoundedSession,
+    Trust,
+    first_of_each,
+    open_session,
+    port_error,
+    redirected_path,
+    time_limit,
+    unwatched,
+)
+from provisioner.adapters.redfish.session import Login
+from provisioner.adapters.redfish.upload import multipart
+from provisioner.ports import BmcAddress, Call, Malformed, PortError, Reply, Upload
+from provisioner.ports.telemetry import SILENCE, Telemetry
+from provisioner.runtime.event_loop import shrink_tls_buffers
+
+SAFE = frozenset({"GET", "HEAD"})
+METHODS = SAFE | {"POST", "PATCH", "PUT", "DELETE"}
+READS_MAX = 2  # per BMC: they serve one request at a time, a second one hides the way there
+
+
+class HttpExchange:
+    """The connections to all BMCs. To be used in one event loop, and closed there."""
+
+    def __init__(self, trust: Trust, telemetry: Telemetry = SILENCE) -> None:
+        self._trust = trust
+        self._telemetry = telemetry
+        self._kept: aiohttp.ClientSession | None = None
+        self._reads: aiohttp.ClientSession | None = None  # the connections of `_kept`
+        self._fresh: aiohttp.ClientSession | None = None
+        self._clients: dict[str, tuple[Login, AsyncRedfishClient]] = {}  # the last of each BMC
+
+    async def send(
+        self,
+        bmc: BmcAddress,
+        call: Call,
+        login: Login | None,
+        coding: str = "identity",
+        *,
+        keep_alive: bool,
+    ) -> Reply:
+        """Send `call` as `login` (None: as nobody). Raises PortError only.
+
+        A GET follows redirects within the BMC itself: services name resources without the slash
+        that they want at the end. One to another place comes back as the answer.
+        """
+        reply = await self._send_once(bmc, call, login, coding, keep_alive=keep_alive)
+        for _ in range(REDIRECTS_MAX):
+            location = reply.headers.get("location", "")
+            path = redirected_path(bmc.url, call.path, reply.status, location)
+            if path is None or call.method not in SAFE:
+                break
+            call = replace(call, path=path)
+            reply = await self._send_once(bmc, call, login, coding, keep_alive=keep_alive)
+        return reply
+
+    async def _send_once(
+        self, bmc: BmcAddress, call: Call, login: Login | None, coding: str, *, keep_alive: bool
+    ) -> Reply:
+        assert call.method in METHODS, call.method
+        began = time.perf_counter()
+        try:
+            reply = await self._sent(bmc, call, login, coding, keep_alive=keep_alive)
+        except PortError as error:
+            self._telemetry.request(bmc.url, call, time.perf_counter() - began, error)
+            raise
+        self._telemetry.request(bmc.url, call, time.perf_counter() - began, reply)
+        return reply
+
+    async def _sent(
+        self, bmc: BmcAddress, call: Call, login: Login | None, coding: str, *, keep_alive: bool
+    ) -> Reply:
+        attempt = Attempt(safe=call.method in SAFE)
+        where = f"{call.method} {bmc.url}{call.path}"[:200]
+        try:
+            tls = self._trust.option(bmc.url, bmc.pin, insecure=bmc.insecure)
+            session = self._session(keep_alive=keep_alive)
+            if login is not None and login.token is not None and attempt.safe:
+                assert self._reads is not None
+                session = self._reads
+                attempt.leave()  # whether a read with a token left does not matter to anybody
+            _NOW.set(BoundedSession(session, tls, attempt, call.size_max_bytes, coding))
+            answer = await _ask(await self._client(bmc, login), call)
+        except RedfishInvalidTargetError as error:
+            raise Malformed(f"{where}: {error}") from None
+        except RedfishError as error:
+            raise port_error(where, error.__cause__ or error, attempt) from None
+        except (PortError, *FAILURES) as error:
+            raise port_error(where, error, attempt) from None
+        return Reply(answer.status, first_of_each(answer.getheaders()), answer.read)
+
+    async def close(self) -> None:
+        """Close all connections; a later request opens new ones."""
+        for session in (self._reads, self._kept, self._fresh):
+            if session is not None:
+                await session.close()
+        self._kept = self._reads = self._fresh = None
+        self._clients.clear()
+
+    def _session(self, *, keep_alive: bool) -> aiohttp.ClientSession:
+        if self._kept is None or self._fresh is None:
+            shrink_tls_buffers()
+            self._kept = open_session(per_host=READS_MAX, keep_alive=True)
+            self._reads = unwatched(self._kept)
+            self._fresh = open_session(per_host=1, keep_alive=False)
+        return self._kept if keep_alive else self._fresh
+
+    async def _client(self, bmc: BmcAddress, login: Login | None) -> AsyncRedfishClient:
+        """The client that carries the login; it never logs in by itself.
+
+        Made once per login: its checks of the URL cost as much as a tenth of an exchange.
+        """
+        if login is None:
+            return AsyncRedfishClient(bmc.url, session=_SESSION)
+        known = self._clients.get(bmc.url)
+        if known is not None and known[0] is login:
+            return known[1]
+        if login.token is not None:
+            client = AsyncRedfishClient(bmc.url, session=_SESSION, session_key=login.token.reveal())
+        else:
+            client = AsyncRedfishClient(bmc.url, login.username, login.secret.reveal(), _SESSION)
+            await client.login(auth="basic")  # sends nothing
+        self._clients[bmc.url] = login, client
+        return client
+
+
+class _Session:
+    """The session of every client: each exchange brings its own limits and trust."""
+
+    def request(self, method: str, url: Any, **options: Any) -> Any:
+        """As `aiohttp.ClientSession.request`."""
+        return _NOW.get().request(method, url, **options)
+
+
+_NOW: ContextVar[BoundedSession] = ContextVar("exchange")  # of this task
+_SESSION = _Session()
+
+
+async def _ask(client: AsyncRedfishClient, call: Call) -> Any:
+    verb = getattr(client, call.method.lower())
+    options: dict[str, Any] = {
+        "headers": dict(call.headers),
+        "timeout": time_limit(call.timeout_s),
+    }
+    if call.method in SAFE:
+        return await verb(call.path, **options)
+    if isinstance(call.body, Upload):
+        with multipart(call.body) as body:
+            return await verb(call.path, body=body, **options)
+    return await verb(call.path, body=call.body, **options)

@@ -1,0 +1,54 @@
+"""What the transport keeps of each BMC: its turns, its login, and what was learned of its ways."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+
+from provisioner.adapters.redfish.exchange import READS_MAX
+from provisioner.adapters.redfish.session import ROOT, Login
+from provisioner.ports import BmcAddress, Call, Reply
+
+ROOTS = frozenset({ROOT, ROOT.rstrip("/")})  # both spellings; asked of each request, so quickly
+ROOT_MAX_BYTES = 16 * 1024  # kept; real ones have two or three KiB
+
+
+@dataclass
+class Line:
+    """What is kept per BMC. The locks outlive a logout, so that there never are two writers."""
+
+    reads: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(READS_MAX))
+    write: asyncio.Lock = field(default_factory=asyncio.Lock)
+    basic: asyncio.Lock = field(default_factory=asyncio.Lock)
+    login: Login | None = None
+    login_address: BmcAddress | None = None
+    used_s: float = 0.0  # when the login last worked, on the event loop's clock
+    opening: asyncio.Task[Login] | None = None
+    opening_for: BmcAddress | None = None
+    coding: str = "identity"
+    told: bool = False  # a warning about missing security was logged
+    resets_kept: bool = False  # it broke a connection that was used again (HPE, facts T2)
+    _root: tuple[tuple[str, bool], float, Reply] | None = None  # trusted how, when, what
+
+    def known(self, bmc: BmcAddress, call: Call, now: float) -> Reply | None:
+        """A request's service root, if one `known_s` old will do and it was trusted in this way.
+
+        Who reads a BMC begins with it, each time: a third of all requests of an intake.
+        """
+        if self._root is None or call.known_s <= 0 or call.path not in ROOTS:
+            return None
+        trust, at, reply = self._root
+        return reply if trust == _trust(bmc) and now - at <= call.known_s else None
+
+    def learn(self, bmc: BmcAddress, call: Call, reply: Reply, now: float) -> None:
+        """Keep the root that was just read."""
+        if call.method == "GET" and reply.status == 200 and len(reply.body) <= ROOT_MAX_BYTES:
+            self._root = (_trust(bmc), now, reply)
+
+    def doubt(self) -> None:
+        """It was silent, or was told to act (a reset, an update): it may be another one now."""
+        self._root = None
+
+
+def _trust(bmc: BmcAddress) -> tuple[str, bool]:
+    return bmc.pin, bmc.insecure

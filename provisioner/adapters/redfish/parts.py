@@ -1,0 +1,226 @@
+"""Parts that can be swapped, out of systems, managers, chassis, processors and adapters. Pure.
+
+A part without a serial number is listed all the same, with a Gap: a swap of it cannot be seen.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from provisioner.adapters.redfish.parsing import at, name_of, objects, path_of, text
+from provisioner.adapters.redfish.processors import Processor, tell_apart
+from provisioner.adapters.redfish.walk import Resource
+from provisioner.model.inventory import Device, DeviceKind, Power
+from provisioner.model.outcome import Gap, Reason
+
+_BASEBOARD_SYSTEM = re.compile(r"HGX|Baseboard", re.IGNORECASE)
+_BASEBOARD_CHASSIS = re.compile(r"^(HGX_Chassis_\d+|UBB_\d+)$")
+# GB200: each carries CPU and GPUs, and has FRU data of its own (facts: hardware)
+_MODULE_CHASSIS = re.compile(r"^(?:HGX_|MGX_)?(ProcessorModule_\d+)$")
+_NVSWITCH = re.compile(r"^(?:HGX_|MGX_)?(NVSwitch_\d+)$")
+_GPU = re.compile(r"^(GPU|Video\.Slot)", re.IGNORECASE)
+_DPU_SYSTEM = re.compile(r"bluefield", re.IGNORECASE)
+# model names and part numbers of BlueField cards, as hosts list them (recorded trees)
+_DPU_CARD = re.compile(r"BlueField|\bMBF\d|\b900-9D3", re.IGNORECASE)
+_POWER = {"PoweringOn": Power.CHANGING, "PoweringOff": Power.CHANGING}
+# parts whose swap must be seen, so that a missing serial number is worth a Gap
+_SERIALS = frozenset(
+    {
+        DeviceKind.SYSTEM,
+        DeviceKind.BASEBOARD,
+        DeviceKind.GPU,
+        DeviceKind.DPU,
+        DeviceKind.NIC,
+    }
+)
+
+
+def ident(resource: Resource) -> str:
+    """A resource's Id, or the last segment of its path."""
+    return text(resource.data.get("Id")) or name_of(resource.path)
+
+
+def is_dpu(systems: Sequence[Resource]) -> bool:
+    """Whether this BMC is a BlueField's own."""
+    return any(_DPU_SYSTEM.search(ident(s)) for s in systems)
+
+
+def of_type(members: Iterable[Resource], wanted: str) -> list[Resource]:
+    """Members of this schema. Strangers in a collection are dropped (DGX lists some, facts V4)."""
+    kept = []
+    for member in members:
+        said = text(member.data.get("@odata.type")) or ""
+        if not member.data or not said.startswith("#") or said.startswith(f"#{wanted}."):
+            kept.append(member)
+    return kept
+
+
+def host_system(systems: Sequence[Resource]) -> Resource | None:
+    """The system that customers use: not the HGX baseboard behind the same BMC."""
+    hosts = [s for s in systems if not _BASEBOARD_SYSTEM.search(ident(s))]
+    return next(iter(hosts or systems), None)
+
+
+def host_manager(managers: Sequence[Resource], system: Resource | None) -> Resource | None:
+    """The BMC that this service runs on: the one that manages the host's system."""
+    bmcs = [m for m in managers if m.data.get("ManagerType", "BMC") in ("BMC", None)]
+    for manager in bmcs:
+        served = objects(at(manager.data, "Links", "ManagerForServers"))
+        if system is not None and system.path in [path_of(s) for s in served]:
+            return manager
+    own = [m for m in bmcs if not _BASEBOARD_SYSTEM.search(ident(m))]
+    return next(iter(own or bmcs or managers), None)
+
+
+def power_of(system: Resource | None) -> Power:
+    """PowerState, with the passing states as one."""
+    said = text(system.data.get("PowerState")) if system is not None else None
+    if said in _POWER:
+        return _POWER[said]
+    return Power(said) if said in (Power.ON.value, Power.OFF.value) else Power.UNKNOWN
+
+
+class Parts:
+    """Collects devices of one BMC; `bmc` is its name within the node."""
+
+    def __init__(self, bmc: str) -> None:
+        self._bmc = bmc
+        self._found: list[Device] = []
+        self._processors: list[Processor] = []
+        self._place = 0  # of the processors among the other devices
+        self.gaps: list[Gap] = []
+
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        """Each part once."""
+        unique: dict[tuple[str, str, str | None], Device] = {}
+        before, after = self._found[: self._place], self._found[self._place :]
+        for device in (*before, *tell_apart(self._processors), *after):
+            unique.setdefault((device.kind, device.slot, device.serial), device)
+        for device in unique.values():
+            if device.serial is None and device.kind in _SERIALS:
+                detail = f"{device.kind} {device.slot} has no serial number"
+                gap = Gap(reason=Reason.NOT_OFFERED, source=device.source, detail=detail)
+                if gap not in self.gaps:
+                    self.gaps.append(gap)
+        return tuple(unique.values())
+
+    def systems(self, systems: Sequence[Resource]) -> None:
+        """The host, and the baseboard where it is a system of its own."""
+        for system in systems:
+            board = _BASEBOARD_SYSTEM.search(ident(system)) is not None
+            self._add(DeviceKind.BASEBOARD if board else DeviceKind.SYSTEM, system)
+
+    def managers(self, managers: Sequence[Resource]) -> None:
+        """BMCs; services that merely present themselves as managers are none."""
+        for manager in managers:
+            if manager.data.get("ManagerType", "BMC") in ("BMC", "ManagementController", None):
+                # DGX gives its HGX BMC the Id "bmc" beside the host's "BMC": the path is unique
+                self._add(DeviceKind.BMC, manager, slot=name_of(manager.path))
+
+    def chassis(self, chassis: Sequence[Resource]) -> None:
+        """Baseboard (its FRU is in the chassis), NVSwitches, and a DPU's card."""
+        for resource in chassis:
+            name = ident(resource)
+            if _BASEBOARD_CHASSIS.match(name):
+                self._baseboard(resource)
+            elif found := _MODULE_CHASSIS.match(name):
+                self._add(DeviceKind.BASEBOARD, resource, slot=found[1])
+            elif found := _NVSWITCH.match(name):
+                self._add(DeviceKind.NVSWITCH, resource, slot=found[1])
+
+    def processors(self, system: Resource, processors: Sequence[Resource]) -> None:
+        """CPUs and GPUs of one system that are present."""
+        kinds = {"GPU": DeviceKind.GPU, "CPU": DeviceKind.CPU}
+        board = _BASEBOARD_SYSTEM.search(ident(system)) is not None
+        self._place = len(self._found)
+        for processor in processors:
+            kind = kinds.get(text(processor.data.get("ProcessorType")) or "")
+            if kind is not None and present(processor):
+                device = _device(kind, processor, ident(processor))
+                socket = text(processor.data.get("Socket")) or ""
+                self._processors.append(Processor(device, ident(system), socket, board=board))
+
+    def pcie_gpus(self, devices: Sequence[Resource]) -> None:
+        """GPUs of a service that lists them as PCIe devices only (Supermicro)."""
+        for device in devices:
+            if _GPU.match(ident(device)) and present(device):
+                self._add(DeviceKind.GPU, device)
+
+    def adapters(self, adapters: Sequence[Resource]) -> None:
+        """Network cards as the host's BMC sees them; BlueField cards by model or part number."""
+        for adapter in adapters:
+            said = (text(adapter.data.get(k)) or "" for k in ("Model", "PartNumber", "Name"))
+            dpu = any(_DPU_CARD.search(s) for s in said)
+            self._add(DeviceKind.DPU if dpu else DeviceKind.NIC, adapter)
+
+    def fitted(self, devices: Iterable[Device]) -> None:
+        """Parts that were read from collections of their own."""
+        self._found += devices
+
+    def set_macs(self, source: str, macs: tuple[str, ...]) -> None:
+        """MAC addresses of the ports of the card that was read from `source`."""
+        self._found = [
+            d.model_copy(update={"macs": macs}) if d.source == source and macs else d
+            for d in self._found
+        ]
+
+    def card(self, system: Resource, chassis: Sequence[Resource], base_mac: str | None) -> None:
+        """The BlueField whose own BMC this is. Its slot is the name of that BMC."""
+        cards = [c for c in chassis if text(c.data.get("ChassisType")) == "Card"]
+        best = (cards or [c for c in chassis if text(c.data.get("SerialNumber"))] or [system])[0]
+        self._found.append(
+            Device(
+                kind=DeviceKind.DPU,
+                slot=self._bmc,
+                model=text(best.data.get("Model")) or text(system.data.get("Model")),
+                serial=text(system.data.get("SerialNumber")) or text(best.data.get("SerialNumber")),
+                part=text(best.data.get("PartNumber")),
+                mac=base_mac,
+                source=best.path,
+            )
+        )
+
+    def _baseboard(self, chassis: Resource) -> None:
+        """Its system has no FRU data on HGX; the chassis has."""
+        data = chassis.data
+        known = [n for n, d in enumerate(self._found) if d.kind is DeviceKind.BASEBOARD]
+        if not known:
+            self._add(DeviceKind.BASEBOARD, chassis)
+            return
+        board = self._found[known[0]]
+        self._found[known[0]] = board.model_copy(
+            update={
+                "model": board.model or text(data.get("Model")),
+                "serial": board.serial or text(data.get("SerialNumber")),
+                "part": board.part or text(data.get("PartNumber")),
+            }
+        )
+
+    def _add(self, kind: DeviceKind, resource: Resource, slot: str = "") -> None:
+        self._found.append(_device(kind, resource, slot or ident(resource)))
+
+
+def _device(kind: DeviceKind, resource: Resource, slot: str) -> Device:
+    data = resource.data
+    return Device(
+        kind=kind,
+        slot=slot,
+        model=text(data.get("Model")),
+        serial=text(data.get("SerialNumber")),
+        part=text(data.get("PartNumber")),
+        uuid=text(data.get("UUID")) if kind is DeviceKind.GPU else None,
+        health=text(at(data, "Status", "Health")),
+        source=resource.path,
+    )
+
+
+def boot_state_of(system: Resource | None) -> str | None:
+    """Return how far the host has booted, as its service reports it."""
+    return text(at(system.data, "BootProgress", "LastState")) if system is not None else None
+
+
+def present(resource: Resource) -> bool:
+    """False for a place without a part."""
+    return text(at(resource.data, "Status", "State")) != "Absent"

@@ -1,0 +1,212 @@
+"""Requests that change something: links and action targets read from the tree, ETags, refusals.
+
+Nothing here repeats a request by itself: a POST that may have arrived is its caller's to settle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from provisioner.adapters.redfish.messages import body_of, refusal
+from provisioner.adapters.redfish.parsing import Json, as_object, at, link, objects, path_of, text
+from provisioner.adapters.redfish.parts import host_manager, host_system, of_type
+from provisioner.adapters.redfish.walk import ROOT, Resource, Walk
+from provisioner.model.outcome import Blocker, Gap, Reason
+from provisioner.ports import (
+    BmcAddress,
+    BmcTransport,
+    Call,
+    LoginRefused,
+    Reply,
+    Unreachable,
+    Upload,
+)
+from provisioner.quirks import Quirk
+
+_PATCH_S = 100.0  # over 60 s until a PATCH of settings is answered were seen (facts T6)
+_WANTS_A_TAG = (412, 428)
+UNBLOCK = "Look at the BMC's event log; it is tried again at the next turn."
+
+
+class Service:
+    """One BMC. Paths found once are kept for the life of this object."""
+
+    def __init__(self, transport: BmcTransport, address: BmcAddress, quirk: Quirk) -> None:
+        self.transport = transport
+        self.address = address
+        self.quirk = quirk
+        self._system: str | None = None
+        self._chart: dict[str, Resource] = {}
+
+    def walk(self, *, charted: bool = False) -> Walk:
+        """A fresh reading, with its own gaps; `charted`: along links that were seen before."""
+        return Walk(self.transport, self.address, self.quirk, self._chart if charted else None)
+
+    async def call(
+        self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
+    ) -> Reply:
+        """One request as it is."""
+        return await self.transport.request(
+            self.address, Call(method, path, body=body, headers=headers or {})
+        )
+
+    async def upload(self, path: str, upload: Upload, timeout_s: float) -> Reply:
+        """A multipart POST; the file is streamed."""
+        return await self.transport.request(
+            self.address, Call("POST", path, body=upload, timeout_s=timeout_s)
+        )
+
+    async def get(self, path: str) -> Json:
+        """One resource; empty if it cannot be read as one."""
+        return (await self.walk().read(path)).data
+
+    async def system(self) -> Resource | None:
+        """The host's system, read now."""
+        if self._system is not None:
+            resource = await self.walk().read(self._system)
+            if resource.data:
+                return resource
+        walk = self.walk()
+        systems = of_type(await walk.first(await walk.root(), "Systems"), "ComputerSystem")
+        found = host_system(systems)
+        if found is None:
+            raise_silence(walk.gaps)
+        self._system = found.path if found is not None else None
+        return found
+
+    async def manager(self) -> Resource | None:
+        """The BMC's own manager, read now."""
+        walk = self.walk()
+        managers = of_type(await walk.first(await walk.root(), "Managers"), "Manager")
+        found = host_manager(managers, await self.system())
+        if found is None:
+            raise_silence(walk.gaps)
+        return found
+
+    async def part(self, name: str) -> Resource:
+        """A service that the root links to: "UpdateService", "EventService", "Tasks" ...
+
+        One that did not answer is no service that offers nothing: its silence is raised.
+        """
+        walk = self.walk()
+        path = link(await walk.root(), name)
+        resource = await walk.read(path) if path is not None else Resource(ROOT)
+        if not resource.data:
+            raise_silence(walk.gaps)
+        return resource
+
+    async def post(self, path: str, body: Any, subject: str) -> Reply | Blocker:
+        """A POST. The reply if it was accepted, else why it was not."""
+        reply = await self.call("POST", path, body)
+        if 200 <= reply.status < 300:
+            return reply
+        return refusal(reply, subject, UNBLOCK)
+
+    async def patch(
+        self, path: str, body: Any, subject: str, *, if_match: str = "", hidden: str = ""
+    ) -> Blocker | None:
+        """PATCH under the resource's ETag, which is read first (E1, E2, E4: absent, weak or wrong).
+
+        The rule "any" needs no reading, nor does "none", under which no tag is sent. A refusal
+        changed nothing. A resource without a tag is then asked for with "*", and so is one whose
+        strong tag is refused though it has not changed; one that somebody changed meanwhile is
+        left alone, and so is one with a weak tag, which does not say whether it was changed.
+        """
+        rule = if_match or self.quirk.if_match
+        tags = await self._tags(path) if rule == "etag" else ()
+        tried = spellings(tags) or (("*",) if rule == "any" else ("",))
+        for tag in tried:
+            reply = await self._patched(path, body, tag)
+            if reply.status not in _WANTS_A_TAG:
+                break
+        weak = any(tag.startswith("W/") for tag in tags)
+        any_fits = reply.status in _WANTS_A_TAG and tried != ("*",) and not weak
+        if any_fits and (not tags or await self._tags(path) == tags):
+            reply = await self._patched(path, body, "*")
+        done = 200 <= reply.status < 300
+        return None if done else refusal(reply, subject, UNBLOCK, hidden)
+
+    async def _patched(self, path: str, body: Any, tag: str) -> Reply:
+        headers = {"If-Match": tag} if tag else {}
+        call = Call("PATCH", path, body=body, headers=headers, timeout_s=_PATCH_S)
+        return await self.transport.request(self.address, call)
+
+    async def _tags(self, path: str) -> tuple[str, ...]:
+        """The header's tag and the body's, as they are printed; () if there is none."""
+        reply = await self.call("GET", path)
+        said = (text(reply.headers.get("etag")), text(body_of(reply).get("@odata.etag")))
+        return tuple(dict.fromkeys(tag for tag in said if tag and tag.strip('W/" ')))
+
+    async def reset_types(self, action: Json) -> list[str]:
+        """Reset types that an action allows; empty if it does not say."""
+        listed = action.get("ResetType@Redfish.AllowableValues")
+        if not isinstance(listed, list):
+            info = link(action, "@Redfish.ActionInfo") or path_of(action.get("@Redfish.ActionInfo"))
+            parameters = (await self.get(info)).get("Parameters") if info else None
+            listed = next(
+                (
+                    p.get("AllowableValues")
+                    for p in objects(parameters or [])
+                    if p.get("Name") == "ResetType"
+                ),
+                None,
+            )
+        return [t for t in (text(v) for v in listed) if t] if isinstance(listed, list) else []
+
+
+def spellings(tags: Sequence[str]) -> tuple[str, ...]:
+    """Ways to name these tags in If-Match, best first; none of them fits a changed resource.
+
+    RFC 9110 compares strongly, so that a tag that a proxy made weak is sent strong (facts E3).
+    Services that compare text want it as it was printed, one whose header is quoted twice as its
+    body has it (community.general#3268), or bare (its `strip_etag_quotes`).
+    """
+    bare = [tag.removeprefix("W/").strip().strip('"') for tag in tags]
+    ways = [f'"{tag}"' for tag in bare] + [tag for tag in tags if '""' not in tag] + bare[:1]
+    return tuple(dict.fromkeys(ways))
+
+
+def raise_silence(gaps: Sequence[Gap]) -> None:
+    """Raise for a BMC that gave nothing: silence and refused logins are no facts about a device."""
+    for gap in gaps:
+        told = f"{gap.source}: {gap.detail}"
+        if gap.reason is Reason.LOGIN_REFUSED:
+            raise LoginRefused(told)
+        if gap.reason in (Reason.UNREACHABLE, Reason.TOO_LARGE):
+            raise Unreachable(told, maybe_executed=False)
+
+
+def action_of(resource: Json, name: str) -> Json:
+    """The action whose name ends so, standard or OEM; empty if it is not offered."""
+    return next((a for key, a in _actions(resource) if key.endswith(name)), {})
+
+
+def target_of(action: Json) -> str | None:
+    """Where to POST: read, never built (DGX has SimpleUpdate at a path of its own)."""
+    return path_of(action.get("target"))
+
+
+def not_offered(subject: str, what: str) -> Blocker:
+    """A service that has no such resource or action."""
+    return Blocker(
+        reason=Reason.NOT_OFFERED,
+        subject=subject,
+        detail=f"this service offers no {what}",
+        unblock="Update the BMC's firmware, or do it by hand.",
+    )
+
+
+def _actions(resource: Json) -> Iterator[tuple[str, Json]]:
+    """(name, action), also from under Oem and Oem.<vendor>; three levels are all there are."""
+    level = [as_object(at(resource, "Actions"))]
+    for _ in range(3):
+        below = []
+        for actions in level:
+            for key, value in list(actions.items())[:64]:
+                action = as_object(value)
+                if "target" in action:
+                    yield str(key), action
+                elif action:
+                    below.append(action)
+        level = below

@@ -1,0 +1,115 @@
+"""What a BMC offers to tell by itself, and our subscriptions there. Others' are never touched.
+
+A subscription is ours if its destination is exactly the one that we gave: its number may have been
+given to somebody else's since the BMC restarted.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from provisioner.adapters.redfish.accounts import subscribe
+from provisioner.adapters.redfish.messages import body_of, refusal
+from provisioner.adapters.redfish.parsing import link, objects, path_of, text, truth
+from provisioner.adapters.redfish.service import (
+    UNBLOCK,
+    Service,
+    action_of,
+    not_offered,
+    target_of,
+)
+from provisioner.model.base import Record
+from provisioner.model.outcome import Blocker, Reason
+
+# in each version of the registry, and no cause for anybody's alarm
+_TEST_MESSAGE = "Base.1.0.Success"
+_TEST_VALUES: dict[str, Any] = {
+    "EventId": "1",
+    "EventTimestamp": "2026-01-01T00:00:00Z",
+    "Message": "A test of this subscription",
+    "MessageArgs": [],
+    "OriginOfCondition": "/redfish/v1/EventService",
+    "Severity": "OK",
+}
+LISTED_MAX = 64  # subscriptions of one BMC that are looked through; bmcweb has 20 at most
+
+
+class Offer(Record):
+    """Ways in which a BMC tells of events. "": not this way."""
+
+    stream: str = ""  # path of server-sent events
+    subscriptions: str = ""  # path of the collection
+
+
+async def offer(service: Service) -> Offer:
+    """What the event service says of itself; a disabled one offers nothing (Dell's, as shipped)."""
+    events = (await service.part("EventService")).data
+    if not events or truth(events.get("ServiceEnabled")) is False:
+        return Offer()
+    stream = path_of(events.get("ServerSentEventUri")) or ""
+    return Offer(stream=stream, subscriptions=link(events, "Subscriptions") or "")
+
+
+async def make(service: Service, destination: str, context: str) -> str | Blocker:
+    """Subscribe; the subscription's path."""
+    return await subscribe(service, destination, context)
+
+
+async def submit_test(service: Service) -> Blocker | None:
+    """Ask for a test event to all subscribers. None: it was accepted, and is on its way.
+
+    DSP0268 wants a MessageId; AMI and Supermicro list what else they want in an ActionInfo, Dell
+    and HPE an EventType in the action itself (recorded trees).
+    """
+    events = await service.part("EventService")
+    action = action_of(events.data, "EventService.SubmitTestEvent")
+    target = target_of(action)
+    if target is None:
+        return not_offered("events", "test events")
+    info = path_of(action.get("@Redfish.ActionInfo"))
+    listed = (await service.get(info)).get("Parameters") if info is not None else None
+    body: dict[str, Any] = {"MessageId": _TEST_MESSAGE}
+    for parameter in objects(listed or []):
+        name = text(parameter.get("Name")) or ""
+        allowed = parameter.get("AllowableValues")
+        if name in _TEST_VALUES and name != "MessageId":
+            first = allowed[0] if isinstance(allowed, list) and allowed else _TEST_VALUES[name]
+            body[name] = text(first) or "" if isinstance(first, str) else first
+    types = action.get("EventType@Redfish.AllowableValues")
+    if isinstance(types, list) and "Alert" in types:
+        body["EventType"] = "Alert"
+    reply = await service.post(target, body, "events")
+    return reply if isinstance(reply, Blocker) else None
+
+
+async def stands(service: Service, path: str, destination: str) -> bool:
+    """Whether the subscription at `path` is there and ours. Raises `PortError`."""
+    reply = await service.call("GET", path)
+    return reply.status == 200 and text(body_of(reply).get("Destination")) == destination
+
+
+async def find(service: Service, collection: str, destination: str) -> str:
+    """The path of the subscription with this destination; "" if there is none."""
+    walk = service.walk()
+    for path in (await walk.links(collection))[:LISTED_MAX]:
+        if text((await walk.read(path)).data.get("Destination")) == destination:
+            return path
+    return ""
+
+
+async def end(service: Service, path: str, destination: str) -> Blocker | None:
+    """Delete a subscription of ours; one that is gone is ended, one of others stays."""
+    reply = await service.call("GET", path)
+    if reply.status in (404, 410):
+        return None
+    if text(body_of(reply).get("Destination")) != destination:
+        return Blocker(
+            reason=Reason.PRECONDITION,
+            subject=path,
+            detail="this subscription is not ours",
+            unblock="Nothing is to be done: the number was given to somebody else.",
+        )
+    reply = await service.call("DELETE", path)
+    if 200 <= reply.status < 300 or reply.status in (404, 410):
+        return None
+    return refusal(reply, path, UNBLOCK)

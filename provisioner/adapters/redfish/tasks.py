@@ -1,0 +1,132 @@
+"""What a task's answer means. Pure. `Completed` says that the task ended, not that the new version
+runs; only an inventory read afterwards says that (facts: redfish 0.7, 0.8).
+"""
+
+from __future__ import annotations
+
+import re
+
+from provisioner.adapters.redfish.messages import Message, awaited, body_of, messages
+from provisioner.adapters.redfish.parsing import Json, at, number, text
+from provisioner.model.base import Record
+from provisioner.model.inventory import Activation
+from provisioner.ports import Reply
+
+_ENDED_WELL = frozenset({"Completed"})
+_ENDED_BADLY = frozenset({"Exception", "Killed", "Cancelled"})
+# Dell ends an update that waits for the host's next reset without completing its task
+_STAGED = frozenset({"UserIntervention"})
+_FAILED = re.compile(
+    r"(Transfer|Verification|Apply|Activate)Failed$|^TaskAborted$|^(FirmwareUpdate|Update)Failed$"
+)
+_HARMLESS = re.compile(r"DebugToken")  # erasing a token that is not there (facts: redfish 3.1)
+_NOTHING_MATCHED = "No Matching Devices"
+
+
+class TaskRef(Record):
+    """Where a task is watched: its own path, or its monitor's where the service names no other.
+
+    An empty path: the service named none, and only versions will tell.
+    """
+
+    path: str = ""
+
+
+class TaskView(Record):
+    """A task as seen once. `failed` says why; `vanished` means that only versions can tell."""
+
+    state: str
+    percent: float | None = None
+    messages: tuple[str, ...] = ()
+    done: bool = False  # ended, well or badly
+    failed: str | None = None
+    skipped: str = ""  # nothing was written, since the same image was there: what it says of it
+    vanished: bool = False
+    awaits: Activation | None = None  # what the device says the new version waits for
+
+
+VANISHED = TaskView(state="vanished", vanished=True)
+
+
+def view(reply: Reply, path: str) -> TaskView:
+    """Read a task, or its monitor: that answers with the operation's own result once it ended."""
+    if reply.status in (404, 410):
+        return VANISHED
+    if reply.status >= 400:
+        return TaskView(state=f"HTTP status {reply.status}")  # silence: not an end of any kind
+    body = body_of(reply)
+    if "TaskState" in body or "JobState" in body:
+        return of_task(body)
+    if reply.status == 202:
+        return TaskView(state="Running")
+    monitor = path.endswith("/Monitor") or "/TaskMonitors/" in path
+    if reply.status == 204 or (monitor and reply.status in (200, 201)):
+        return TaskView(state="Completed", percent=100.0, done=True)
+    return TaskView(state="unknown")
+
+
+def of_task(body: Json) -> TaskView:
+    """Judge a Task (or Dell's Job) by its state, its status and its messages together."""
+    state = text(body.get("TaskState")) or text(body.get("JobState")) or "unknown"
+    found = messages(body.get("Messages") or [])
+    job = text(at(body, "Oem", "Dell", "JobState")) or ""
+    staged = state in _STAGED or job == "Scheduled"
+    done = staged or state in _ENDED_WELL or state in _ENDED_BADLY
+    return TaskView(
+        state=state,
+        percent=number(body.get("PercentComplete")),
+        messages=tuple(dict.fromkeys(m.said or m.key for m in found if m.said or m.key)),
+        done=done,
+        failed=_failure(state, text(body.get("TaskStatus")) or "", found) if done else None,
+        skipped=_skipped(found) if done else "",
+        awaits=awaited(found),
+    )
+
+
+def of_hpe(service: Json) -> TaskView:
+    """iLO 5 has no update task; its UpdateService tells the progress."""
+    state = text(at(service, "Oem", "Hpe", "State")) or "unknown"
+    result = messages(at(service, "Oem", "Hpe", "Result"))
+    why = "; ".join(m.said or m.key for m in result) or "the update ended with an error"
+    return TaskView(
+        state=state,
+        percent=number(at(service, "Oem", "Hpe", "FlashProgressPercent")),
+        done=state in ("Complete", "Error"),
+        failed=why if state == "Error" else None,
+    )
+
+
+def _failure(state: str, status: str, found: tuple[Message, ...]) -> str | None:
+    """Why an ended task failed, or None. A DGX task may be an Exception whose status is OK."""
+    bad = [m for m in found if _is_bad(m)]
+    said = "; ".join(dict.fromkeys(_words(m) for m in bad))[:400]
+    if state in _ENDED_BADLY:
+        return said or f"the task ended as {state}"
+    if bad:
+        return said
+    if status == "Critical" and not any(_HARMLESS.search(m.key) for m in found):
+        return f"the task is {state}, but its status is Critical: {_last(found)}"
+    return None
+
+
+def _is_bad(message: Message) -> bool:
+    if _HARMLESS.search(message.key):
+        return False
+    nothing = any(_NOTHING_MATCHED in a for a in message.args) or _NOTHING_MATCHED in message.said
+    return nothing or bool(_FAILED.search(message.key)) or message.severity == "Critical"
+
+
+def _skipped(found: tuple[Message, ...]) -> str:
+    """pldm names each component that it left as it was (facts: redfish 3.1)."""
+    keys = {m.key for m in found}
+    skipped = [m for m in found if m.key == "ComponentUpdateSkipped"]
+    return _words(skipped[0]) if skipped and "TransferringToComponent" not in keys else ""
+
+
+def _words(message: Message) -> str:
+    words = message.said or f"{message.key}({', '.join(message.args)})"
+    return f"{words} {message.resolution}".strip()
+
+
+def _last(found: tuple[Message, ...]) -> str:
+    return _words(found[-1]) if found else "no message"

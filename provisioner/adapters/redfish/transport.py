@@ -1,0 +1,300 @@
+"""Redfish requests to many BMCs: `BmcTransport` over DMTF's redfish.aio and one aiohttp session.
+
+redfish.aio brings headers, authentication and the same-origin rule. Ours is the rest: sessions that
+do not leak, refresh, the login governor, pins, limits, one writer per BMC, and that a request which
+changes something leaves at most once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+from typing import NoReturn
+
+from provisioner.adapters.bounded_http import Trust
+from provisioner.adapters.redfish.exchange import SAFE, HttpExchange
+from provisioner.adapters.redfish.governor import LoginGovernor
+from provisioner.adapters.redfish.line import ROOTS, Line
+from provisioner.adapters.redfish.pinning import presented_fingerprint
+from provisioner.adapters.redfish.session import SESSIONS, Exchange, Login, close_login, open_login
+from provisioner.ports import (
+    AccountLocked,
+    BmcAddress,
+    Call,
+    LoginRefused,
+    PortError,
+    Reply,
+    Unreachable,
+)
+from provisioner.ports.telemetry import SILENCE, Telemetry
+
+LOG = logging.getLogger(__name__)
+REQUESTS_MAX = 256  # in the whole process: sockets and JSON, not the network, are the limit
+FRESH_S = 20.0  # sessions live 30 s or more (facts S12); an older one is tried before a write
+CLOSE_LIMIT_S = 15.0  # for logging out of everything at the end
+
+
+class RedfishTransport:
+    """`BmcTransport` for real BMCs. To be made anywhere, used in one event loop, closed there.
+
+    `ca_file` replaces the system's CAs. `governor` is shared if several transports are made.
+    """
+
+    def __init__(
+        self,
+        requests_max: int = REQUESTS_MAX,
+        ca_file: Path | None = None,
+        governor: LoginGovernor | None = None,
+        telemetry: Telemetry = SILENCE,
+    ) -> None:
+        self._http = HttpExchange(Trust(ca_file), telemetry)
+        self._governor = governor or LoginGovernor()
+        self._slots = asyncio.Semaphore(requests_max)
+        self._lines: dict[str, Line] = {}
+        self._logouts: set[asyncio.Task[None]] = set()
+
+    async def request(self, bmc: BmcAddress, call: Call) -> Reply:
+        """One request, as the port promises. Waiting for a turn does not count as its time."""
+        line = self._line(bmc)
+        if (known := line.known(bmc, call, _now())) is not None:
+            return known
+        if call.method in SAFE:
+            async with line.reads, self._slots:
+                return await self._read(line, bmc, call)
+        async with line.write, self._slots:
+            if call.method != "PATCH":  # a setting makes it no other BMC; an action may
+                line.doubt()
+            return await self._write(line, bmc, call)
+
+    async def fingerprint(self, bmc: BmcAddress) -> str:
+        """SHA-256 of the certificate that is presented now, lowercase hex; "" for plain http."""
+        async with self._slots:
+            return await presented_fingerprint(bmc.url)
+
+    async def password_change(self, bmc: BmcAddress) -> str | None:
+        login = await self.authorization(bmc)
+        return login.password_change if login else None
+
+    async def authorization(self, bmc: BmcAddress) -> Login | None:
+        """The login that requests carry now; for a stream, which is no request with an end."""
+        async with self._slots:
+            return await self._login(self._line(bmc), bmc)
+
+    async def forget(self, bmc: BmcAddress) -> None:
+        """Log out. What the governor knows stays: forgetting must not unlock anything."""
+        await self._forget_line(self._line(bmc))
+
+    async def _forget_line(self, line: Line) -> None:
+        if line.opening is not None:
+            await asyncio.wait({line.opening})
+        async with self._slots:
+            await self._drop(line)
+
+    async def close(self) -> None:
+        """Log out of everything within CLOSE_LIMIT_S, then close all connections."""
+        openings = [line.opening for line in self._lines.values() if line.opening is not None]
+        try:
+            async with asyncio.timeout(CLOSE_LIMIT_S):
+                if openings:  # a login under way makes one more session to be closed
+                    await asyncio.wait(openings)
+                await asyncio.gather(*map(self._forget_line, self._lines.values()))
+        except TimeoutError:
+            LOG.warning("some sessions were not closed; their timeouts will")
+        for task in {*openings, *self._logouts}:
+            task.cancel()
+        await self._http.close()
+
+    # one request
+
+    async def _read(self, line: Line, bmc: BmcAddress, call: Call) -> Reply:
+        """A GET; after 401 once more with a new session.
+
+        If the new one gets 401 too, the BMC refuses the resource and the old session may still
+        live: it is closed then, not before, since an expired one has nothing to close.
+        """
+        login = await self._login(line, bmc)
+        if (known := line.known(bmc, call, _now())) is not None:  # the login has just read it
+            return known
+        reply = await self._send(line, bmc, call, login)
+        if reply.status != 401 or login is None:
+            return self._answered(line, bmc, reply, login)
+        if login.basic:
+            self._refused(line, bmc, login)
+        if line.login is login:
+            line.login = line.login_address = None
+        renewed = await self._login(line, bmc)
+        reply = await self._send(line, bmc, call, renewed)
+        if reply.status == 401 and renewed is not None and renewed.path != login.path:
+            await close_login(self._exchange(line), bmc, renewed, login.path)
+        return self._answered(line, bmc, reply, renewed)
+
+    async def _write(self, line: Line, bmc: BmcAddress, call: Call) -> Reply:
+        """Anything else: sent once, with a session that was good a moment ago.
+
+        After 401 nothing was done. To a session just made it is the BMC's answer; any other session
+        had ended, and the caller may ask again.
+        """
+        before = line.login
+        login = await self._login(line, bmc)
+        if login is not None and not login.basic and _now() - line.used_s > FRESH_S:
+            try:
+                await self._read(line, bmc, Call("GET", login.path or SESSIONS))
+            except Unreachable as error:
+                raise Unreachable(str(error), maybe_executed=False) from None
+            login = await self._login(line, bmc)
+        reply = await self._send(line, bmc, call, login)
+        if reply.status == 401 and login is not None:
+            if login.basic:
+                self._refused(line, bmc, login)
+            if login is before:
+                if line.login is login:
+                    await self._drop(line)
+                raise Unreachable(f"{bmc.url}: the session had ended", maybe_executed=False)
+        return self._answered(line, bmc, reply, login)
+
+    def _answered(self, line: Line, bmc: BmcAddress, reply: Reply, login: Login | None) -> Reply:
+        if login is not None and reply.status != 401:
+            line.used_s = _now()
+        if reply.status == 401 and login is None and bmc.secret is not None:
+            raise LoginRefused(f"{bmc.url}: credentials are never sent over plain http")
+        return reply
+
+    async def _send(
+        self,
+        line: Line,
+        bmc: BmcAddress,
+        call: Call,
+        login: Login | None,
+        *,
+        keep_alive: bool = False,
+    ) -> Reply:
+        """One exchange. HPE answers 406 to "identity" (facts T9): then gzip, inflated in bounds.
+
+        With Basic one at a time: each refusal counts towards the account's lockout.
+        """
+        if login is not None and login.basic:
+            async with line.basic:
+                return await self._exchanged(line, bmc, call, login, keep_alive=keep_alive)
+        return await self._exchanged(line, bmc, call, login, keep_alive=keep_alive)
+
+    async def _exchanged(
+        self, line: Line, bmc: BmcAddress, call: Call, login: Login | None, *, keep_alive: bool
+    ) -> Reply:
+        kept = keep_alive or call.method in SAFE
+        try:
+            reply = await self._http.send(bmc, call, login, line.coding, keep_alive=kept)
+        except PortError:
+            line.doubt()
+            raise
+        if reply.status == 406 and call.method in SAFE and line.coding == "identity":
+            line.coding = "gzip"
+            reply = await self._http.send(bmc, call, login, line.coding, keep_alive=kept)
+        if call.path in ROOTS:
+            line.learn(bmc, call, reply, _now())
+        return reply
+
+    def _exchange(self, line: Line) -> Exchange:
+        """How logins talk: outside the turns, which whoever needs the login already has.
+
+        A session is made over the connection that just brought the root, so it is not a dead one;
+        but not where that once broke: the next login has a connection for each request.
+        """
+
+        async def exchange(bmc: BmcAddress, call: Call, login: Login | None) -> Reply:
+            if (known := line.known(bmc, call, _now())) is not None:
+                return known
+            kept = call.method == "POST" and not line.resets_kept
+            try:
+                return await self._send(line, bmc, call, login, keep_alive=kept)
+            except Unreachable:
+                line.resets_kept |= kept
+                raise
+
+        return exchange
+
+    # logins
+
+    async def _login(self, line: Line, bmc: BmcAddress) -> Login | None:
+        """The login for `bmc`, opened if need be, by one task for all who wait.
+
+        The task goes on if its waiters are cancelled: it would leave a session behind otherwise.
+        """
+        if bmc.secret is None or not bmc.url.startswith("https://"):
+            self._tell(line, bmc)
+            return None
+        while line.login is None or line.login_address != bmc:
+            self._tell(line, bmc)
+            if line.opening is None:
+                line.opening_for = bmc
+                line.opening = asyncio.create_task(self._open(line, bmc))
+                line.opening.add_done_callback(lambda task: _finished(line, task))
+            opening, ours = line.opening, line.opening_for == bmc
+            try:
+                await asyncio.shield(opening)
+            except PortError:
+                if ours:
+                    raise
+        return line.login
+
+    async def _open(self, line: Line, bmc: BmcAddress) -> Login:
+        """One governed login. Every failure of it means that the caller's request never left."""
+        assert bmc.secret is not None, "only those with a password log in"
+        credential = (bmc.username, bmc.secret)
+        self._governor.admit(bmc.url, credential)
+        await self._drop(line)
+        try:
+            login = await open_login(self._exchange(line), bmc)
+        except LoginRefused:
+            self._governor.failed(bmc.url, credential)
+            LOG.warning("%s: login of %r refused", bmc.url, bmc.username)
+            raise
+        except AccountLocked as error:
+            self._governor.hold(bmc.url, error.retry_after_s)
+            raise
+        except Unreachable as error:
+            if error.maybe_executed:
+                self._governor.unanswered(bmc.url, credential)
+            raise Unreachable(str(error), maybe_executed=False) from None
+        self._governor.succeeded(bmc.url, credential)
+        line.login, line.login_address, line.used_s = login, bmc, _now()
+        return login
+
+    def _refused(self, line: Line, bmc: BmcAddress, login: Login) -> NoReturn:
+        """A password that was good is refused: counted once, however many requests carried it."""
+        if line.login is login:
+            line.login = line.login_address = None
+            self._governor.failed(bmc.url, (login.username, login.secret))
+        raise LoginRefused(f"{bmc.url}: credentials refused")
+
+    async def _drop(self, line: Line) -> None:
+        """Log out, if logged in; to its end even if the caller is cancelled."""
+        login, address = line.login, line.login_address
+        line.login = line.login_address = None
+        if login is None or address is None:
+            return
+        logout = asyncio.create_task(close_login(self._exchange(line), address, login))
+        self._logouts.add(logout)
+        logout.add_done_callback(self._logouts.discard)
+        await asyncio.shield(logout)
+
+    def _line(self, bmc: BmcAddress) -> Line:
+        return self._lines.setdefault(bmc.url, Line())
+
+    def _tell(self, line: Line, bmc: BmcAddress) -> None:
+        """Say once per BMC what a person chose to do without."""
+        if not line.told and bmc.url.startswith("http://") and bmc.secret is not None:
+            LOG.warning("%s: plain http, so no credentials are sent", bmc.url)
+        elif not line.told and bmc.insecure and not bmc.pin:
+            LOG.warning("%s: its certificate is not verified, as asked", bmc.url)
+        line.told = True
+
+
+def _finished(line: Line, task: asyncio.Task[Login]) -> None:
+    line.opening = line.opening_for = None
+    if not task.cancelled():
+        task.exception()  # retrieved: whoever waited has it, and perhaps nobody waits any more
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

@@ -1,0 +1,1 @@
+"""The operating systems of switches: one package for each."""

@@ -1,0 +1,1 @@
+"""Cumulus Linux over NVUE's REST API."""

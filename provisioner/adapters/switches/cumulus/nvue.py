@@ -1,0 +1,149 @@
+"""Requests to a switch's REST API (NVUE): `SwitchTransport` over one aiohttp session.
+
+NVUE knows no sessions: each request carries Basic credentials, so only over https, and a switch
+that refused them is left alone until the wait is over or the credentials are others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import aiohttp
+from yarl import URL
+
+from provisioner.adapters.bounded_http import (
+    FAILURES,
+    Attempt,
+    BoundedSession,
+    Trust,
+    first_of_each,
+    open_session,
+    own_url,
+    port_error,
+    time_limit,
+)
+from provisioner.ports import (
+    AccountLocked,
+    Call,
+    LoginRefused,
+    PortError,
+    Reply,
+    Secret,
+    SwitchAddress,
+)
+from provisioner.runtime.event_loop import shrink_tls_buffers
+
+SAFE = frozenset({"GET", "HEAD"})
+REQUESTS_MAX = 64  # in the whole process: a site has hundreds of switches, not thousands
+READS_MAX = 2  # per switch: nginx and the NVUE daemon behind it serve few at once
+REFUSED_WAIT_S = 300.0  # before credentials that a switch refused are shown to it again
+
+
+@dataclass
+class _Line:
+    """What is kept per switch."""
+
+    reads: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(READS_MAX))
+    write: asyncio.Lock = field(default_factory=asyncio.Lock)
+    refused: tuple[str, Secret | None] | None = None
+    refused_s: float = 0.0
+
+
+class NvueTransport:
+    """`SwitchTransport` for real switches. To be used in one event loop, and closed there.
+
+    `ca_file` replaces the system's CAs. `clock` gives seconds that only grow.
+    """
+
+    def __init__(
+        self,
+        requests_max: int = REQUESTS_MAX,
+        ca_file: Path | None = None,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self._trust = Trust(ca_file)
+        self._slots = asyncio.Semaphore(requests_max)
+        self._clock = clock
+        self._lines: dict[str, _Line] = {}
+        self._kept: aiohttp.ClientSession | None = None
+        self._fresh: aiohttp.ClientSession | None = None
+
+    async def request(self, switch: SwitchAddress, call: Call) -> Reply:
+        """One request; what changes something is sent once, over a connection of its own.
+
+        Raises PortError only: LoginRefused for 401, AccountLocked while refused credentials rest.
+        """
+        line = self._lines.setdefault(switch.url, _Line())
+        async with line.reads if call.method in SAFE else line.write, self._slots:
+            self._admit(line, switch)
+            reply = await self._send(switch, call)
+        if reply.status == 401:
+            line.refused, line.refused_s = (switch.username, switch.secret), self._clock()
+            raise LoginRefused(f"{switch.url}: credentials refused")
+        return reply
+
+    async def close(self) -> None:
+        """Close all connections."""
+        for session in (self._kept, self._fresh):
+            if session is not None:
+                await session.close()
+        self._kept = self._fresh = None
+
+    def _admit(self, line: _Line, switch: SwitchAddress) -> None:
+        if line.refused == (switch.username, switch.secret):
+            wait_s = line.refused_s + REFUSED_WAIT_S - self._clock()
+            if wait_s > 0:
+                raise AccountLocked(f"{switch.url}: these credentials were refused", wait_s)
+
+    async def _send(self, switch: SwitchAddress, call: Call) -> Reply:
+        safe = call.method in SAFE
+        attempt = Attempt(safe)
+        where = f"{call.method} {switch.url}{call.path}"[:200]
+        try:
+            url = _target(switch, call.path)
+            options: dict[str, Any] = {
+                "headers": _headers(switch, call),
+                "timeout": time_limit(call.timeout_s),
+            }
+            if call.body is not None:
+                options["data"] = json.dumps(call.body).encode()
+            tls = self._trust.option(switch.url, switch.pin, insecure=False)
+            session = self._session(keep_alive=safe)
+            bounded = BoundedSession(session, tls, attempt, call.size_max_bytes)
+            async with bounded.request(call.method, url, **options) as answer:
+                body = await answer.read()
+        except (PortError, *FAILURES) as error:
+            raise port_error(where, error, attempt) from None
+        return Reply(answer.status, first_of_each(answer.headers.items()), body)
+
+    def _session(self, *, keep_alive: bool) -> aiohttp.ClientSession:
+        if self._kept is None or self._fresh is None:
+            shrink_tls_buffers()
+            self._kept = open_session(per_host=READS_MAX, keep_alive=True)
+            self._fresh = open_session(per_host=1, keep_alive=False)
+        return self._kept if keep_alive else self._fresh
+
+
+def _headers(switch: SwitchAddress, call: Call) -> dict[str, str]:
+    headers = {"Accept": "application/json", **call.headers}
+    if call.body is not None:
+        headers.setdefault("Content-Type", "application/json")
+    if switch.secret is not None:
+        headers["Authorization"] = aiohttp.encode_basic_auth(
+            switch.username, switch.secret.reveal()
+        )
+    return headers
+
+
+def _target(switch: SwitchAddress, path: str) -> URL:
+    """The address to ask: https if there is a password, and never another host than the switch."""
+    base = URL(switch.url)
+    if switch.secret is not None and base.scheme != "https":
+        raise LoginRefused(f"{switch.url}: credentials are never sent over plain http")
+    return own_url(switch.url, path)  # keeps "1%2F1", which NVUE wants, as it is

@@ -1,0 +1,1 @@
+"""SONiC over SSH and its management framework."""

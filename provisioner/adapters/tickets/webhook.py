@@ -1,0 +1,134 @@
+"""Tickets by webhook: JSON over HTTPS, signed, with a key that stays the same when it is repeated.
+
+Headers and signature are those of Standard Webhooks 1.0.0 (https://www.standardwebhooks.com,
+specification of 2023): `webhook-id`, `webhook-timestamp`, and `webhook-signature: v1,BASE64` of
+HMAC-SHA256 over "id.timestamp.body". The receiver answers 2xx with `{"id": ..., "url": ...}`, the
+same for the same `webhook-id`. `GET URL?key=ID`, signed in the same way over an empty body, says
+whether a message arrived: 200 with the same object, or 404. A receiver that has no such answer
+(405, 501) is sent the message again, and has to know it by its id.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+from yarl import URL
+
+from provisioner.adapters.bounded_http import (
+    FAILURES,
+    Attempt,
+    BoundedSession,
+    Trust,
+    open_session,
+    port_error,
+    time_limit,
+)
+from provisioner.model.ticket import TicketMessage
+from provisioner.ports import Clock, LoginRefused, Malformed, PortError, Secret, Unreachable
+from provisioner.ports.tickets import Looked, TicketRef
+
+REQUEST_S = 30.0
+ANSWER_MAX = 64 * 1024  # an id and a URL
+TEXT_MAX = 500  # of either
+ATTACHED_MAX = 16 * 1024 * 1024  # a larger archive is named by its digest, and fetched from us
+CANNOT_LOOK = (405, 501)
+NOT_THERE = (404, 410)
+
+
+class Webhook:
+    """To be used in one event loop, and closed there."""
+
+    name = "webhook"
+
+    def __init__(
+        self, url: str, secret: Secret, clock: Clock, ca_file: Path | None = None, pin: str = ""
+    ) -> None:
+        self._url, self._secret, self._clock, self._pin = url, secret, clock, pin
+        self._trust = Trust(ca_file)
+        self._session: aiohttp.ClientSession | None = None
+
+    async def look(self, key: str) -> Looked:
+        """Ask the receiver for the message with this id."""
+        status, body = await self._exchange("GET", key, b"", {"key": key})
+        if status in NOT_THERE:
+            return Looked(certain=True)
+        if status in CANNOT_LOOK:
+            return Looked(certain=False)
+        return Looked(certain=True, ref=_ref(status, body))
+
+    async def send(self, message: TicketMessage, bundle: bytes) -> TicketRef:
+        """POST it."""
+        document = message.model_dump(mode="json")
+        if bundle and len(bundle) <= ATTACHED_MAX:
+            document["bundle"] = base64.b64encode(bundle).decode()
+        content = json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
+        status, body = await self._exchange("POST", message.id, content, {})
+        return _ref(status, body)
+
+    async def close(self) -> None:
+        """Close the connection."""
+        if self._session is not None:
+            await self._session.close()
+        self._session = None
+
+    async def _exchange(
+        self, method: str, key: str, content: bytes, query: Mapping[str, str]
+    ) -> tuple[int, bytes]:
+        attempt = Attempt(method == "GET")
+        where = f"{method} {URL(self._url).origin()}"[:200]
+        if self._session is None:
+            self._session = open_session(per_host=2, keep_alive=False)
+        headers = signature(self._secret, key, int(self._clock.now()), content)
+        options: dict[str, Any] = {"headers": headers, "timeout": time_limit(REQUEST_S)}
+        if content:
+            options["data"] = content
+        tls = self._trust.option(self._url, self._pin, insecure=False)
+        try:
+            bounded = BoundedSession(self._session, tls, attempt, ANSWER_MAX)
+            async with bounded.request(
+                method, URL(self._url).update_query(query), **options
+            ) as answer:
+                body = await answer.read()
+        except (PortError, *FAILURES) as error:
+            raise port_error(where, error, attempt) from None
+        if answer.status in (401, 403):
+            raise LoginRefused(f"{where}: status {answer.status}")
+        if answer.status >= 500 and answer.status not in CANNOT_LOOK:
+            raise Unreachable(f"{where}: status {answer.status}", maybe_executed=method == "POST")
+        return answer.status, body
+
+
+def signature(secret: Secret, key: str, at: int, content: bytes) -> dict[str, str]:
+    """The headers of one message. `at`: seconds since the epoch."""
+    signed = b"%b.%d.%b" % (key.encode(), at, content)
+    made = hmac.new(secret.reveal().encode(), signed, hashlib.sha256).digest()
+    return {
+        "Accept": "application/json",
+        "Content-Type": "application/json",
+        "webhook-id": key,
+        "webhook-timestamp": str(at),
+        "webhook-signature": f"v1,{base64.b64encode(made).decode()}",
+    }
+
+
+def _ref(status: int, body: bytes) -> TicketRef:
+    if not 200 <= status < 300:
+        raise Malformed(f"the ticket system answered with status {status}")
+    try:
+        told = json.loads(body)
+        found, url = told["id"], told.get("url", "")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise Malformed("the ticket system's answer is no JSON object with an id") from None
+    if isinstance(found, int) and not isinstance(found, bool):
+        found = str(found)
+    good = isinstance(found, str) and 0 < len(found) <= TEXT_MAX and found.isprintable()
+    if not good or not isinstance(url, str) or len(url) > TEXT_MAX or not url.isprintable():
+        raise Malformed("the ticket system's id or url is not readable")
+    return TicketRef(id=found, url=url)

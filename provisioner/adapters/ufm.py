@@ -1,0 +1,291 @@
+"""Partitions by UFM's REST API: `Isolation` on InfiniBand.
+
+Every call looks first and again at the end, and what UFM lists then is the answer. That is the
+subnet manager's configuration: a port's own P_Key table is read inside the host.
+Source: UFM Enterprise REST API guide, "PKey GUIDs REST API" (the requests under /resources; those
+under /actions are deprecated there). UFM removes a partition with its last member.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import aiohttp
+from yarl import URL
+
+from provisioner.adapters.bounded_http import (
+    FAILURES,
+    Attempt,
+    BoundedSession,
+    Trust,
+    first_of_each,
+    open_session,
+    own_url,
+    port_error,
+    time_limit,
+)
+from provisioner.model.outcome import Blocker, Reason
+from provisioner.model.tenant import MAINTENANCE_VRF, Tenant
+from provisioner.planning.tenancy import partitions
+from provisioner.planning.tenancy.partitions import Act, Partition
+from provisioner.ports import (
+    Call,
+    FabricDelta,
+    FabricStep,
+    LoginRefused,
+    Malformed,
+    Member,
+    PortError,
+    Reply,
+    Secret,
+    Unreachable,
+)
+from provisioner.ports.reply_words import status_words
+
+REQUEST_S = 60.0
+TRIES_MAX = 3  # an answer that got lost, then another writer's change
+# 4,096 ports in each of 255 partitions would be 70 MB of text; a fabric has each port in two
+LIST_MAX_BYTES = 32 * 1024 * 1024
+IN_PATH_MAX = 64  # GUIDs of one DELETE: they stand in its path, and servers cut that at 8 KB
+IN_BODY_MAX = 1024
+
+
+@dataclass(frozen=True)
+class UfmAddress:
+    """UFM's address, "https://ufm.example". Without a username, `secret` is an access token."""
+
+    url: str
+    username: str = ""
+    secret: Secret | None = None
+    pin: str = ""
+
+    @property
+    def prefix(self) -> str:
+        """Where the API is: each login has its path (guide, "Complementary Information")."""
+        return "/ufmRest" if self.username else "/ufmRestV3"
+
+
+class UfmTransport:
+    """Requests to one UFM. To be used in one event loop, and closed there."""
+
+    def __init__(self, address: UfmAddress, ca_file: Path | None = None) -> None:
+        self.address = address
+        self._trust = Trust(ca_file)
+        self._session: aiohttp.ClientSession | None = None
+
+    async def request(self, call: Call) -> Reply:
+        """One request, sent once; `call.path` is relative to the API. Raises `PortError` only."""
+        attempt = Attempt(call.method == "GET")
+        where = f"{call.method} {self.address.url}{call.path}"[:200]
+        try:
+            base = URL(self.address.url)
+            if base.scheme != "https":
+                raise LoginRefused(f"{self.address.url}: credentials never go over plain http")
+            url = own_url(self.address.url, f"{self.address.prefix}{call.path}", encoded=True)
+            options: dict[str, Any] = {
+                "headers": self._headers(call),
+                "timeout": time_limit(call.timeout_s),
+            }
+            if call.body is not None:
+                options["data"] = json.dumps(call.body).encode()
+            if self._session is None:
+                self._session = open_session(per_host=1, keep_alive=False)
+            tls = self._trust.option(self.address.url, self.address.pin, insecure=False)
+            bounded = BoundedSession(self._session, tls, attempt, call.size_max_bytes)
+            async with bounded.request(call.method, url, **options) as answer:
+                body = await answer.read()
+        except (PortError, *FAILURES) as error:
+            raise port_error(where, error, attempt) from None
+        if answer.status in (401, 403):
+            raise LoginRefused(f"{where}: status {answer.status}")
+        return Reply(answer.status, first_of_each(answer.headers.items()), body)
+
+    async def close(self) -> None:
+        """Close the connection."""
+        if self._session is not None:
+            await self._session.close()
+        self._session = None
+
+    def _headers(self, call: Call) -> dict[str, str]:
+        headers = {"Accept": "application/json"}
+        if call.body is not None:
+            headers["Content-Type"] = "application/json"
+        secret, name = self.address.secret, self.address.username
+        if secret is not None:  # a token takes the place of the coded name and password
+            token = secret.reveal()
+            basic = aiohttp.encode_basic_auth(name, token) if name else f"Basic {token}"
+            headers["Authorization"] = basic
+        return headers
+
+
+class UfmIsolation:
+    """`Isolation` for one InfiniBand fabric.
+
+    `default_limited`: a person's word on the default partition (`planning/tenancy/partitions.py`).
+    """
+
+    def __init__(self, transport: UfmTransport, *, default_limited: bool = False) -> None:
+        self._transport = transport
+        self._limited = default_limited
+        self._writing = asyncio.Lock()
+
+    async def delta(self, tenants: Sequence[Tenant], only: Collection[str] = ()) -> FabricDelta:
+        """Partitions to make and to delete. There is one UFM, so that `only` spares nothing."""
+        seen = await self._look()
+        if isinstance(seen, Blocker):
+            return FabricDelta(blockers=(seen,))
+        found = partitions.acts(tenants, seen)
+        if isinstance(found, Blocker):
+            return FabricDelta(blockers=(found,))
+        name = self._transport.address.url
+        return FabricDelta(tuple(FabricStep(name, (str(act),), act) for act in found))
+
+    async def bring(self, delta: FabricDelta) -> tuple[Blocker, ...]:
+        """Make and delete them. A partition that has got a member meanwhile stays."""
+        assert not delta.blockers
+        async with self._writing:
+            for act in (step.order for step in delta.steps):
+                assert isinstance(act, Act)
+                if (problem := await self._until_so(act)) is not None:
+                    return (problem,)
+        return ()
+
+    async def where(
+        self, members: Sequence[Member], tenants: Sequence[Tenant]
+    ) -> Mapping[Member, frozenset[str]] | Blocker:
+        """Partitions of each port, by the names of their tenants."""
+        guids = _guids(members)
+        if isinstance(guids, Blocker):
+            return guids
+        seen = await self._look()
+        if isinstance(seen, Blocker):
+            return seen
+        found = partitions.networks(guids.values(), tenants, seen)
+        return {member: found[guid] for member, guid in guids.items()}
+
+    async def place(
+        self, members: Sequence[Member], vrf: str, tenants: Sequence[Tenant]
+    ) -> tuple[Blocker, ...]:
+        """Out of every other partition, then into this one."""
+        guids = _guids(members)
+        if isinstance(guids, Blocker):
+            return (guids,)
+        ports = sorted(set(guids.values()))
+        async with self._writing:
+            for _ in range(TRIES_MAX):
+                seen = await self._look()
+                if isinstance(seen, Blocker):
+                    return (seen,)
+                if vrf != MAINTENANCE_VRF:
+                    joined = partitions.connected(ports, seen, limited=self._limited)
+                    if joined is not None:
+                        return (joined,)
+                asked = partitions.placing(ports, vrf, tenants, seen)
+                if isinstance(asked, Blocker):
+                    return (asked,)
+                if not asked:
+                    return ()
+                for act in asked:
+                    if (problem := await self._until_so(act)) is not None:
+                        return (problem,)
+        detail = f"after {TRIES_MAX} tries the ports are still not in {vrf} alone"
+        return (_blocker(Reason.ISOLATION, ports[0], detail),)
+
+    async def close(self) -> None:
+        """Close the connection."""
+        await self._transport.close()
+
+    # --- one act, sent until it is seen
+
+    async def _until_so(self, act: Act) -> Blocker | None:
+        problem: Blocker | None = None
+        for _ in range(TRIES_MAX):
+            seen = await self._look()
+            if isinstance(seen, Blocker):
+                problem = seen
+                continue
+            if partitions.is_so(act, seen):
+                return None
+            if act.verb == "delete" and seen[act.pkey].members:
+                detail = f"{len(seen[act.pkey].members)} ports are in it"
+                return _blocker(Reason.ISOLATION, f"P_Key {act.pkey:#06x}", detail)
+            problem = await self._send(act, seen)
+            if problem is not None and problem.reason is Reason.LOGIN_REFUSED:
+                return problem  # the same credential again would only lock the account
+        seen = await self._look()
+        if isinstance(seen, Blocker):
+            return seen
+        unseen = _blocker(Reason.ISOLATION, str(act), "UFM took it, and does not list it")
+        return None if partitions.is_so(act, seen) else problem or unseen
+
+    async def _send(self, act: Act, seen: Mapping[int, Partition]) -> Blocker | None:
+        for call in _calls(act, seen):
+            try:
+                reply = await self._transport.request(call)
+            except PortError as error:
+                return _of(error, str(act))
+            gone = call.method == "DELETE" and reply.status == 404
+            if reply.status >= 300 and not gone:
+                return _blocker(Reason.REFUSED, str(act), status_words(reply))
+        return None
+
+    async def _look(self) -> dict[int, Partition] | Blocker:
+        path = "/resources/pkeys?guids_data=true"
+        call = Call("GET", path, timeout_s=REQUEST_S, size_max_bytes=LIST_MAX_BYTES)
+        try:
+            reply = await self._transport.request(call)
+            if reply.status >= 300:
+                raise Unreachable(f"{path}: status {reply.status}", maybe_executed=False)
+            found = partitions.read_partitions(reply.json())
+            if isinstance(found, str):
+                raise Malformed(found)
+        except PortError as error:
+            return _of(error, self._transport.address.url)
+        return found
+
+
+def _calls(act: Act, seen: Mapping[int, Partition]) -> list[Call]:
+    key = f"{act.pkey:#06x}"
+    path = f"/resources/pkeys/{quote(key)}"
+    rules = {"index0": True, "ip_over_ib": True}
+    if act.verb == "delete":
+        return [Call("DELETE", path, timeout_s=REQUEST_S)]
+    if act.verb == "remove":
+        parts = [act.guids[i : i + IN_PATH_MAX] for i in range(0, len(act.guids), IN_PATH_MAX)]
+        return [Call("DELETE", f"{path}/guids/{','.join(p)}", timeout_s=REQUEST_S) for p in parts]
+    calls = []
+    if act.pkey not in seen:
+        body: dict[str, Any] = {"pkey": key, **rules}
+        calls.append(Call("POST", "/resources/pkeys/add", body, timeout_s=REQUEST_S))
+    for i in range(0, len(act.guids), IN_BODY_MAX):
+        part = list(act.guids[i : i + IN_BODY_MAX])
+        body = {"pkey": key, "guids": part, "membership": "full", **rules}
+        calls.append(Call("POST", "/resources/pkeys/", body, timeout_s=REQUEST_S))
+    return calls
+
+
+def _guids(members: Sequence[Member]) -> dict[Member, str] | Blocker:
+    found = {}
+    for member in members:
+        guid = partitions.read_guid(member.name)
+        if guid is None:
+            return _blocker(Reason.MALFORMED, member.name[:40], "this is no GUID of a port")
+        found[member] = guid
+    if not found:
+        return _blocker(Reason.ISOLATION, "no ports", "there is no port that could be isolated")
+    return found
+
+
+def _of(error: PortError, subject: str) -> Blocker:
+    return _blocker(error.reason, subject, str(error) or error.reason.value)
+
+
+def _blocker(reason: Reason, subject: str, detail: str) -> Blocker:
+    unblock = "Look at UFM's partitions and its log, then try again."
+    return Blocker(reason=reason, subject=subject, detail=detail, unblock=unblock)

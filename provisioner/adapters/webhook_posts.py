@@ -1,0 +1,87 @@
+"""Posts one event to one webhook: signed, bounded in time and bytes, redirects not followed."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+import aiohttp
+
+from provisioner.adapters.bounded_http import FAILURES, open_session, time_limit
+from provisioner.model.webhook import Happened, PostOutcome, Webhook
+from provisioner.planning.watch import webhooks as form
+from provisioner.ports import Clock, Secret
+
+ANSWER_MAX = 64 * 1024  # bytes that are read so that the connection can be kept; the rest is not
+ERROR_MAX = 300  # characters of what went wrong
+
+
+@asynccontextmanager
+async def open_posts(clock: Clock, site: str, per_host: int) -> AsyncIterator[HttpPosts]:
+    """A sender whose connections are closed at the end."""
+    posts = HttpPosts(clock, site, per_host)
+    try:
+        yield posts
+    finally:
+        await posts.close()
+
+
+class HttpPosts:
+    """`ports.WebhookPosts` over HTTP. To be made inside the event loop."""
+
+    def __init__(self, clock: Clock, site: str, per_host: int) -> None:
+        self._clock = clock
+        self._site = site
+        self._session = open_session(per_host=per_host, keep_alive=True)
+        self._contexts: dict[str, ssl.SSLContext] = {}
+
+    async def post(
+        self, webhook: Webhook, row: Happened, secrets: Sequence[Secret], timeout_s: float
+    ) -> PostOutcome:
+        """One try. The body is the same each time, the timestamp and the signature are not."""
+        body = form.cloud_event(row, self._site)
+        id_, now = form.event_id(row), int(self._clock.now())
+        try:
+            keys = [secret.reveal() for secret in secrets]
+            headers = {
+                "Content-Type": form.CONTENT_TYPE,
+                "webhook-id": id_,
+                "webhook-timestamp": str(now),
+                "webhook-signature": form.signature(keys, id_, now, body),
+            }
+            async with self._session.post(
+                webhook.url,
+                data=body,
+                headers=headers,
+                ssl=self._trust(webhook),
+                allow_redirects=False,
+                timeout=time_limit(timeout_s),
+            ) as answer:
+                outcome = form.outcome_of(answer.status, answer.headers.get("Retry-After", ""))
+                await _read_little(answer)
+                return outcome
+        except (*FAILURES, ssl.SSLError, asyncio.IncompleteReadError) as error:
+            words = " ".join(f"{type(error).__name__} {error}".split())
+            shown = "".join(c for c in words if c.isprintable())[:ERROR_MAX].rstrip()
+            return PostOutcome(delivered=False, error=shown)
+
+    def _trust(self, webhook: Webhook) -> ssl.SSLContext | bool:
+        if not webhook.ca:
+            return True
+        if webhook.ca not in self._contexts:
+            self._contexts[webhook.ca] = ssl.create_default_context(cadata=webhook.ca)
+        return self._contexts[webhook.ca]
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._session.close()
+
+
+async def _read_little(answer: aiohttp.ClientResponse) -> None:
+    """The status has been said; what follows decides only whether the connection is kept."""
+    try:
+        await answer.content.read(ANSWER_MAX)
+    except FAILURES:
+        answer.close()

@@ -1,0 +1,56 @@
+"""NVIDIA's Xid catalogue as rows; the data is in `xid_catalog.csv` beside this module.
+
+Source: the workbook "Xid-Catalog", sheet "XIDs": code, mnemonic, products, and the resolution
+buckets for the immediate and for the investigatory action. Meanings are in our words. Products: A
+is the A100, H the H100 and H200, B the B100 and B200, G the GB200; none: the code is not in use.
+"""
+
+from __future__ import annotations
+
+import csv
+from importlib import resources
+
+from provisioner.checks.xid.error_codes import SEVERITY, Action
+from provisioner.model.base import Record
+from provisioner.model.health import Severity
+
+SOURCE = "NVIDIA Xid catalogue, sheet XIDs"
+
+# Listed without an action, but with words that say no reset is needed; a lifetime of power
+# smoothing that is used up (165) stays with the worst.
+_POWER_SMOOTHING = (162, 163, 164)
+
+
+class XidRow(Record):
+    """One row of the catalogue."""
+
+    code: int
+    mnemonic: str
+    action: Action
+    investigate: str
+    products: str
+    meaning: str
+
+    @property
+    def severity(self) -> Severity | None:
+        """What it asks for before any decoding.
+
+        What is harmless on other products only is looked at: the catalogue says that an H100 or
+        B100 cannot send it.
+        """
+        if self.code in _POWER_SMOOTHING:
+            return Severity.MONITOR
+        if self.action is Action.IGNORE and not set(self.products) & {"H", "B"}:
+            return Severity.MONITOR
+        return SEVERITY[self.action]
+
+
+def data_rows(name: str) -> list[dict[str, str]]:
+    """Rows of one of the tables that are shipped beside this module."""
+    text = (resources.files("provisioner.checks.xid") / name).read_text(encoding="utf-8")
+    return list(csv.DictReader(text.splitlines()))
+
+
+XIDS: dict[int, XidRow] = {
+    int(row["code"]): XidRow.model_validate(row) for row in data_rows("xid_catalog.csv")
+}

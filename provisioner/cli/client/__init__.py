@@ -1,0 +1,1 @@
+"""Verbs that read or change a site: nodes, cases, campaigns, tenants, certificates."""

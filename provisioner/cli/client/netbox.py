@@ -1,0 +1,168 @@
+"""`provisioner netbox`: what a NetBox tells of hardware, and the fleet as it is, shown there."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+import yaml
+from rich.table import Table
+from rich.text import Text
+
+from provisioner.adapters.netbox import NetBox
+from provisioner.cli.options.data_options import DataOption, JsonOption, console, with_data
+from provisioner.daemon.data import Data, read_text
+from provisioner.model.input_error import InputError
+from provisioner.model.inventory import Inventory
+from provisioner.model.netbox import NetBoxChange, NetBoxKind, NetBoxObject, Verb
+from provisioner.model.node import Node, NodeKind
+from provisioner.planning.intake.expected_text import parse
+from provisioner.planning.intake.netbox_mirror import changes_of, slug, wanted_of
+from provisioner.planning.intake.netbox_source import expected_of
+from provisioner.ports import PortError, Secret
+
+app = typer.Typer(help="NetBox: hardware lists from it, the fleet shown in it.")
+Url = Annotated[str, typer.Option("--url", help="https://netbox.example")]
+TokenFile = Annotated[Path, typer.Option("--token-file", help="Readable by its owner only.")]
+CaFile = Annotated[Path | None, typer.Option("--ca-file", help="CAs of its certificate.")]
+HostRole = Annotated[str, typer.Option("--host-role", help="Slug of the role of hosts.")]
+SwitchRole = Annotated[str, typer.Option("--switch-role", help="Slug of the role of switches.")]
+Prune = Annotated[bool, typer.Option("--prune", help="Delete what we made and is stale.")]
+SHOWN_MAX = 200  # characters of a cell
+
+
+@app.command()
+def plan(
+    url: Url,
+    token_file: TokenFile,
+    ca_file: CaFile = None,
+    host_role: HostRole = "gpu-server",
+    switch_role: SwitchRole = "switch",
+    prune: Prune = False,
+    data: DataOption = Path("var"),
+    as_json: JsonOption = False,
+) -> None:
+    """What would have to change in NetBox to show the fleet. Changes nothing."""
+    netbox = _opened(url, token_file, ca_file)
+    _show(_changes(netbox, data, _roles(host_role, switch_role), prune), as_json=as_json)
+
+
+@app.command()
+def apply(
+    url: Url,
+    token_file: TokenFile,
+    ca_file: CaFile = None,
+    host_role: HostRole = "gpu-server",
+    switch_role: SwitchRole = "switch",
+    prune: Prune = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    data: DataOption = Path("var"),
+    as_json: JsonOption = False,
+) -> None:
+    """Show the plan, ask, and carry it out. Exit code 1 if something of it was refused."""
+    netbox = _opened(url, token_file, ca_file)
+    changes = _changes(netbox, data, _roles(host_role, switch_role), prune)
+    _show(changes, as_json=as_json)
+    todo = [c for c in changes if c.verb is not Verb.LEAVE]
+    if not todo:
+        return
+    if not yes:
+        typer.confirm(f"{len(todo)} changes: carry them out?", abort=True, err=True)
+    netbox.tag()
+    refused = 0
+    for change in todo:
+        try:
+            netbox.carry_out(change)
+        except PortError as error:
+            refused += 1
+            typer.echo(f"{change.verb} {change.kind} {change.key}: {error}", err=True)
+    typer.echo(f"{len(todo) - refused} done, {refused} refused", err=True)
+    raise typer.Exit(1 if refused else 0)
+
+
+@app.command()
+def expected(
+    url: Url,
+    token_file: TokenFile,
+    site: Annotated[list[str], typer.Option(help="Slug of a site; repeatable.")],
+    ca_file: CaFile = None,
+    host_role: HostRole = "gpu-server",
+    switch_role: SwitchRole = "switch",
+    switch_user: Annotated[str, typer.Option(help="Login on switches.")] = "cumulus",
+    switch_password_env: Annotated[
+        str, typer.Option(help="Environment variable with its password, at intake.")
+    ] = "SWITCH_PASSWORD",  # noqa: S107 (a name)
+) -> None:
+    """Print the expected-hardware list that NetBox tells, for `provisioner intake`."""
+    roles = {slug_: kind for kind, slug_ in _roles(host_role, switch_role).items()}
+    there = _opened(url, token_file, ca_file).read(site, ())
+    listed = expected_of(there, roles, (switch_user, switch_password_env))
+    if not listed["nodes"]:
+        words = f"{host_role}, {switch_role}"
+        raise InputError(
+            "--site", ", ".join(site), f"no device of the roles {words}", "Look there."
+        )
+    text = yaml.safe_dump({"site": site[0], **listed}, sort_keys=False, allow_unicode=True)
+    parse("the list that NetBox tells", text)
+    typer.echo(text, nl=False)
+
+
+def _roles(host: str, switch: str) -> dict[NodeKind, str]:
+    if host == switch:
+        raise InputError("--switch-role", switch, "it is the hosts' role", "Name two roles.")
+    return {NodeKind.HOST: host, NodeKind.SWITCH: switch}
+
+
+def _opened(url: str, token_file: Path, ca_file: Path | None) -> NetBox:
+    token = read_text(token_file).strip()
+    if token_file.stat().st_mode & 0o077:
+        remedy = "chmod 600 it, and make a new token."
+        raise InputError("--token-file", str(token_file), "others may read it", remedy)
+    if not token or not token.isascii() or not token.isprintable():
+        raise InputError("--token-file", str(token_file), "there is no token in it", "Write it.")
+    return NetBox(url, Secret(token), str(ca_file) if ca_file else None)
+
+
+def _changes(
+    netbox: NetBox, data: Path, roles: dict[NodeKind, str], prune: bool
+) -> tuple[NetBoxChange, ...]:
+    async def read(opened: Data) -> tuple[Sequence[Node], dict[str, Inventory]]:
+        nodes = await opened.store.nodes()
+        seen = {n.id: await opened.store.inventory(n.id) for n in nodes}
+        return nodes, {name: found for name, found in seen.items() if found is not None}
+
+    nodes, inventories = with_data(data, read)
+    wanted = wanted_of(nodes, inventories, roles)
+    sites = {slug(n.location.site) for n in nodes}
+    addresses = {o.key for o in wanted if o.kind is NetBoxKind.ADDRESS}
+    there: Sequence[NetBoxObject] = netbox.read(sites, addresses)
+    return changes_of(wanted, there, prune=prune)
+
+
+def _show(changes: Sequence[NetBoxChange], *, as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps([c.model_dump(mode="json") for c in changes]))
+        return
+    table = Table("", "kind", "name", "what")
+    for change in changes:
+        words = (change.verb, change.kind, change.key, change.why or _what(change))
+        table.add_row(*(Text(_plain(str(w))) for w in words))
+    counts = Counter(str(change.verb) for change in changes)
+    console().print(table)
+    told = ", ".join(f"{number} to {verb}" for verb, number in sorted(counts.items()))
+    console().print(told or "NetBox shows the fleet as it is")
+
+
+def _what(change: NetBoxChange) -> str:
+    if change.verb is Verb.UPDATE:
+        pairs = ((n, change.there.get(n, ""), w) for n, w in change.wanted.items())
+        return ", ".join(f"{name}: {old or '–'} → {new or '–'}" for name, old, new in pairs)
+    return ", ".join(f"{name} {value}" for name, value in change.wanted.items() if value)
+
+
+def _plain(text: str) -> str:
+    return "".join(c if c.isprintable() else "?" for c in text)[:SHOWN_MAX]

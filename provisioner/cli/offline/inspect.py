@@ -1,0 +1,139 @@
+"""`provisioner inspect`: the inventory of any Redfish service, as a table or as JSON."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from provisioner import quirks
+from provisioner.adapters.redfish.client import Redfish
+from provisioner.adapters.redfish.parsing import Json, text
+from provisioner.adapters.redfish.transport import RedfishTransport
+from provisioner.adapters.redfish.walk import Walk
+from provisioner.cli.options.checked_options import PASSWORD, check_ca, checked_pin, checked_url
+from provisioner.model.input_error import InputError
+from provisioner.model.inventory import DeviceKind, Inventory
+from provisioner.ports import BmcAddress, CertificateChanged, PortError, Secret
+
+
+def inspect(
+    url: Annotated[str, typer.Argument(help="https://HOST[:PORT] of a Redfish service.")],
+    user: Annotated[
+        str, typer.Option(help=f"User; the password is asked for, or taken from {PASSWORD}.")
+    ] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    insecure: Annotated[bool, typer.Option("--insecure", help="Accept any certificate.")] = False,
+    pin: Annotated[str, typer.Option(help="SHA-256 of the certificate to accept.")] = "",
+    ca: Annotated[Path | None, typer.Option(help="File of trusted CAs, PEM.")] = None,
+) -> None:
+    """Print the inventory of a Redfish service.
+
+    Exit code 1: it does not answer, is no Redfish service, or shows nothing.
+    """
+    address = BmcAddress(
+        url=checked_url("URL", url),
+        username=user,
+        secret=_password(user),
+        pin=checked_pin(pin, insecure=insecure),
+        insecure=insecure,
+    )
+    check_ca("--ca", ca)
+    try:
+        root, inventory = asyncio.run(_collect(address, ca))
+    except PortError as error:
+        hint = " Give --ca, --pin or --insecure." if isinstance(error, CertificateChanged) else ""
+        typer.echo(f"error: {error.reason}: {error}{hint}", err=True)
+        raise typer.Exit(1) from None
+    if as_json:
+        typer.echo(json.dumps(_as_json(address.url, root, inventory), indent=2))
+    else:
+        _show(address.url, root, inventory)
+    if not (inventory.devices or inventory.components):
+        what = "it shows no part and no firmware" if root else "this is no Redfish service"
+        told = "; ".join(f"{g.source}: {g.detail}" for g in inventory.gaps[:3])
+        remedy = "Is the address right? Does the service want --user?"
+        typer.echo(f"error: {what} ({told or 'without a reason'}). {remedy}", err=True)
+        raise typer.Exit(1)
+
+
+async def _collect(address: BmcAddress, ca: Path | None) -> tuple[Json, Inventory]:
+    """Service root and inventory. Raises `PortError`."""
+    transport = RedfishTransport(ca_file=ca)
+    try:
+        root = await Walk(transport, address, quirks.UNKNOWN).root()
+        client = Redfish(transport, address, quirks.identify(root))
+        return root, await client.collect("", "")
+    finally:
+        await transport.close()
+
+
+def _as_json(url: str, root: Json, inventory: Inventory) -> dict[str, Any]:
+    """The object that `provisioner plan --inventory` reads too."""
+    whole = inventory.model_dump(mode="json")
+    system = next(iter(inventory.devices_of(DeviceKind.SYSTEM)), None)
+    return {
+        "url": url,
+        "vendor": text(root.get("Vendor")) or quirks.ALL[inventory.vendor].title,
+        "quirk": inventory.vendor,
+        "redfish_version": text(root.get("RedfishVersion")),
+        "system": {
+            "model": inventory.model,
+            # a BlueField's is the card's, and in an inventory stands with the card only
+            "serial": inventory.system_serial or (system.serial if system else None),
+            "uuid": inventory.system_uuid,
+            "power": inventory.power.value,
+        },
+        "components": whole["components"],
+        "devices": whole["devices"],
+        "gaps": whole["gaps"],
+    }
+
+
+def _show(url: str, root: Json, inventory: Inventory) -> None:
+    # nothing is cut when the output goes to a file: a table there is as wide as it needs to be
+    console = Console(width=None if sys.stdout.isatty() else 220, highlight=False)
+    title = quirks.ALL[inventory.vendor].title
+    words = [inventory.model or "unknown model", title, f"power {inventory.power.value}"]
+    if inventory.system_serial:
+        words.insert(1, f"serial {inventory.system_serial}")
+    console.print(f"{url}  {', '.join(words)}", markup=False)
+    table = Table("device", "slot", "model", "serial", "part", "MAC", title="Devices")
+    for d in inventory.devices:
+        table.add_row(*_cells(d.kind.value, d.slot, d.model, d.serial, d.part, d.mac))
+    console.print(table)
+    table = Table("component", "slot", "version", "staged", "copy", "updateable", title="Firmware")
+    for c in sorted(inventory.components, key=lambda c: (c.kind, c.slot)):
+        updateable = {True: "yes", False: "no", None: "-"}[c.updateable]
+        copied = c.background_copy.value if c.background_copy else None
+        table.add_row(*_cells(c.kind, c.slot, c.version or c.part, c.staged, copied, updateable))
+    console.print(table)
+    if inventory.gaps:
+        table = Table("gap", "source", "detail", title="Not known")
+        for g in inventory.gaps:
+            table.add_row(*_cells(g.reason.value, g.source, g.detail))
+        console.print(table)
+
+
+def _cells(*values: str | None) -> list[str]:
+    """What a device says is shown as it is, never read as markup."""
+    return [(v or "-").replace("[", r"\[") for v in values]
+
+
+def _password(user: str) -> Secret | None:
+    if not user:
+        return None
+    found = os.environ.get(PASSWORD)
+    if found is None and sys.stdin.isatty():
+        found = str(typer.prompt(f"Password of {user}", hide_input=True))
+    if not found:
+        remedy = f"Set {PASSWORD}, or run it in a terminal to be asked."
+        raise InputError("--user", user, "no password is given", remedy)
+    return Secret(found)

@@ -1,0 +1,142 @@
+"""`provisioner matrix`: check, show, compare and draw the pinned matrix, with no daemon."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from provisioner.cli.offline import matrix_tables as tables
+from provisioner.cli.options.matrix_files import read_matrix
+from provisioner.model.input_error import InputError
+from provisioner.model.matrix import Matrix
+from provisioner.planning.matrix.diff import diff as compare
+from provisioner.planning.matrix.graph_svg import svg
+from provisioner.planning.matrix.review import Weight, readiness, review
+
+app = typer.Typer(help="The pinned matrix: check, show, compare, draw.", no_args_is_help=True)
+
+Files = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--matrix", help="Matrix file; given again, each is laid over the ones before it."
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object instead of tables.")]
+Production = Annotated[
+    bool, typer.Option("--production", help="Unknown pins, missing digests and evidence block too.")
+]
+
+BLOCKED = 1  # exit code: read, but not usable
+
+
+@app.command()
+def check(matrix: Files = None, *, json_: Json = False, production: Production = False) -> None:
+    """Read it, prove that every release is reachable, and list what keeps it from production.
+
+    Exit code 0: usable; 1: something blocks; 2: the input is wrong.
+    """
+    pinned = read_matrix(matrix or [])
+    remarks = review(pinned)
+    states = readiness(pinned)
+    blocking = {Weight.BLOCKS, Weight.PRODUCTION} if production else {Weight.BLOCKS}
+    good = not any(remark.weight in blocking for remark in remarks)
+    if json_:
+        report = {
+            "digest": pinned.digest(),
+            "ok": good,
+            "production": production,
+            "remarks": [remark.model_dump(mode="json") for remark in remarks],
+            "releases": [
+                {**state.model_dump(mode="json"), "production_ready": state.ready}
+                for state in states
+            ],
+        }
+        typer.echo(json.dumps(report))
+    else:
+        console = Console()
+        console.print(tables.readiness_table(states))
+        console.print(tables.remarks_table(remarks, production=production))
+        console.print(tables.verdict(pinned, remarks, good=good, production=production))
+    raise typer.Exit(0 if good else BLOCKED)
+
+
+@app.command()
+def show(
+    release: Annotated[str, typer.Argument(help="A release; all of them without one.")] = "",
+    matrix: Files = None,
+    *,
+    json_: Json = False,
+) -> None:
+    """What a release pins, for each profile."""
+    pinned = read_matrix(matrix or [])
+    names = [_release(pinned, release)] if release else list(pinned.releases)
+    if json_:
+        chosen = {
+            n: pinned.releases[n].model_dump(mode="json", exclude_defaults=True) for n in names
+        }
+        typer.echo(json.dumps({"releases": chosen}))
+        return
+    console = Console()
+    for name in names:
+        console.print(tables.release_table(name, pinned.releases[name]))
+
+
+@app.command()
+def diff(
+    older: str,
+    newer: str,
+    matrix: Files = None,
+    *,
+    json_: Json = False,
+    production: Production = False,
+) -> None:
+    """What a move between two releases means for each profile: changes, steps, resets, minutes.
+
+    Exit code 1: a profile cannot make the move.
+    """
+    pinned = read_matrix(matrix or [])
+    moves = compare(pinned, _release(pinned, older), _release(pinned, newer), production=production)
+    if json_:
+        profiles = [move.model_dump(mode="json") for move in moves]
+        typer.echo(json.dumps({"from": older, "to": newer, "profiles": profiles}))
+    else:
+        console = Console()
+        for move in moves:
+            console.print(tables.diff_table(older, newer, move))
+    raise typer.Exit(BLOCKED if any(move.blockers for move in moves) else 0)
+
+
+@app.command()
+def graph(
+    matrix: Files = None,
+    file: Annotated[
+        Path | None, typer.Option("--svg", help="Write the picture here, as SVG.")
+    ] = None,
+) -> None:
+    """The upgrade paths as a picture: in the terminal, or as an SVG file."""
+    pinned = read_matrix(matrix or [])
+    if file is None:
+        Console().print(tables.graph_table(pinned))
+        return
+    try:
+        file.write_text(svg(pinned), encoding="utf-8")
+    except OSError as error:
+        raise InputError(
+            str(file), "", f"it cannot be written ({error.strerror})", "Choose another path."
+        ) from None
+    typer.echo(f"written: {file}")
+
+
+def _release(matrix: Matrix, name: str) -> str:
+    if name not in matrix.releases:
+        raise InputError(
+            "release",
+            name,
+            "there is no such release",
+            f"It is one of: {', '.join(matrix.releases)}.",
+        )
+    return name

@@ -1,0 +1,157 @@
+"""The tables and pictures of `provisioner matrix`, for people at a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from provisioner.model.inventory import Activation
+from provisioner.model.matrix import UNKNOWN, Matrix, Release
+from provisioner.planning.matrix.diff import ProfileDiff
+from provisioner.planning.matrix.graph import Lane, Track, layout
+from provisioner.planning.matrix.review import Readiness, Remark, Weight
+
+STYLES = {
+    Activation.NONE: "bright_black",
+    Activation.SERVICE_RESTART: "cyan",
+    Activation.BMC_RESET: "blue",
+    Activation.NIC_RESET: "magenta",
+    Activation.WARM_REBOOT: "yellow",
+    Activation.COLD_BOOT: "red",
+    Activation.AC_CYCLE: "bold red",
+    Activation.IMAGE_REBOOT: "bright_blue",
+}
+_WEIGHTS = {Weight.BLOCKS: "bold red", Weight.PRODUCTION: "yellow", Weight.NOTE: "bright_black"}
+
+
+def readiness_table(states: Sequence[Readiness]) -> Table:
+    """For each release and profile: usable in production, and if not, why not."""
+    table = Table(title="In production", title_justify="left", header_style="bold")
+    for column in ("release", "profile", "usable", "no published version", "no file or digest"):
+        table.add_column(column)
+    for state in states:
+        usable = "[green]yes[/]" if state.ready else "[yellow]no[/]"
+        table.add_row(
+            escape(state.release),
+            escape(state.profile),
+            usable,
+            escape(", ".join(state.unknown)),
+            escape(", ".join(state.no_digest)),
+        )
+    return table
+
+
+def remarks_table(remarks: Sequence[Remark], *, production: bool) -> Table:
+    """What the review found; what the table above shows already only in production mode."""
+    table = Table(title="Review", title_justify="left", header_style="bold")
+    for column in ("weight", "where", "what", "remedy"):
+        table.add_column(column)
+    for remark in remarks:
+        if remark.weight is Weight.PRODUCTION and "/" in remark.where and not production:
+            continue
+        weight = f"[{_WEIGHTS[remark.weight]}]{remark.weight}[/]"
+        table.add_row(weight, escape(remark.where), escape(remark.problem), escape(remark.remedy))
+    return table
+
+
+def verdict(matrix: Matrix, remarks: Sequence[Remark], *, good: bool, production: bool) -> Text:
+    """The last line: may it be used, and how."""
+    edges = sum(len(e) for e in matrix.edges.values())
+    blocks = sum(1 for remark in remarks if remark.weight is Weight.BLOCKS)
+    mode = "in production" if production else "in a laboratory"
+    reach = "every release is reachable" if not blocks else f"{blocks} moves are impossible"
+    words = f"{len(matrix.releases)} releases, {edges} edges: {reach}; "
+    return Text(words + ("usable " if good else "not usable ") + mode, "green" if good else "red")
+
+
+def release_table(name: str, release: Release) -> Table:
+    """Pins by component and profile."""
+    table = Table(title=name, title_justify="left", header_style="bold")
+    table.add_column("component")
+    for name_of_profile in release.profiles:
+        table.add_column(escape(name_of_profile))
+    kinds = dict.fromkeys(k for p in release.profiles.values() for k in p.pins)
+    for kind in kinds:
+        cells = []
+        for pins in (profile.pins for profile in release.profiles.values()):
+            pin = pins.get(kind)
+            version = escape(" · ".join((pin.version, *pin.also))) if pin else ""
+            cells.append(f"[yellow]{UNKNOWN}[/]" if pin and not pin.known else version)
+        table.add_row(kind, *cells)
+    for rule in release.requires:
+        table.caption = (f"{table.caption}\n" if table.caption else "") + f"rule: {rule.name}"
+    return table
+
+
+def diff_table(older: str, newer: str, move: ProfileDiff) -> Group:
+    """One profile's move, with its steps and its price."""
+    table = Table(
+        title=f"{move.profile}: {older} → {newer}", title_justify="left", header_style="bold"
+    )
+    for column in ("component", older, newer):
+        table.add_column(escape(column))
+    for change in move.changes:
+        table.add_row(change.kind, escape(change.before), escape(change.after))
+    lines: list[RenderableType] = [table]
+    lines += [Text(f"  {n}. {title}") for n, title in enumerate(move.steps, start=1)]
+    for blocker in move.blockers:
+        lines.append(Text(f"  blocked: {blocker}. {blocker.unblock}", style="red"))
+    if move.left_out:
+        lines.append(Text(f"  not planned, not published: {', '.join(move.left_out)}", "yellow"))
+    price = f"{len(move.steps)} steps, {move.resets} resets, {move.outages} outages"
+    lines.append(Text(f"  {price}, about {move.minutes} minutes\n", style="bold"))
+    return Group(*lines)
+
+
+def graph_table(matrix: Matrix) -> Group:
+    """The map as lines of text: one row for each chain of moves."""
+    plan = layout(matrix)
+    table = Table(header_style="bold", show_lines=True)
+    table.add_column("component")
+    table.add_column("upgrade paths")
+    for lane in plan.lanes:
+        table.add_row(f"{lane.title}\n[bright_black]{lane.kind}[/]", Group(*_chains(lane)))
+    legend = Text("pinned by a release: ")
+    legend.append("bold", "bold").append("   nobody vouches for it: ┄┄   activated by: ")
+    for activation, style in STYLES.items():
+        legend.append(f"{activation} ", style)
+    return Group(table, legend)
+
+
+def _chains(lane: Lane) -> list[Text]:
+    """Lines of tracks; a track goes on where the line above it ends, each is printed once."""
+    left = list(lane.tracks)
+    lines = []
+    while left:
+        ends = {track.end for track in left}
+        track = next((t for t in left if t.start not in ends), left[0])
+        line = _name(lane, track.start)
+        while track:
+            left.remove(track)
+            style = STYLES[track.activates_by]
+            bar = "──" if track.vouched else "┄┄"
+            for version in (*track.via, track.end):
+                line.append(f" {bar}{track.activates_by}{bar}▶ ", style)
+                line.append_text(_name(lane, version))
+            following = next((t for t in left if t.start == track.end), None)
+            if following is None:
+                break
+            track = following
+        lines.append(line)
+    alone = [s for s in lane.stops if not any(s.version in _stops(t) for t in lane.tracks)]
+    lines += [Text(s.version, "bold") for s in alone if not s.version.startswith(UNKNOWN)]
+    if gaps := [r for s in alone if s.version.startswith(UNKNOWN) for r in s.releases]:
+        lines.append(Text(f"not published: {', '.join(gaps)}", "bright_black"))
+    return lines
+
+
+def _stops(track: Track) -> tuple[str, ...]:
+    return (track.start, *track.via, track.end)
+
+
+def _name(lane: Lane, version: str) -> Text:
+    return Text(version, style="bold" if lane.stop(version).releases else "")

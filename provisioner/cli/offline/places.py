@@ -1,0 +1,78 @@
+"""`provisioner where` and `provisioner address`: from an address to its place, and back."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from provisioner.cli.options.data_options import JsonOption, console
+from provisioner.daemon.data import read_text
+from provisioner.model.input_error import InputError
+from provisioner.planning.places import address_plan
+from provisioner.planning.places.address_plan import AddressPlan
+from provisioner.planning.places.addressing import Addressing
+from provisioner.planning.places.place_text import Gazetteer, NoPlace
+
+PlanOption = Annotated[
+    Path | None,
+    typer.Option("--plan", help="The site's address plan, YAML. Without it: the shipped one."),
+]
+
+
+def where(word: str, plan: PlanOption = None, as_json: JsonOption = False) -> None:
+    """What an address belongs to: rack, node, rail, card and leaf port.
+
+    Takes an address of a rail (IPv4 or IPv6), a switch's loopback, AS4200000003, vni:4001, a route
+    target, the name of a node or switch, or leaf/interface.
+
+    Example: provisioner where 172.224.0.18
+    """
+    gazetteer = _gazetteer(plan)
+    try:
+        place = gazetteer.found(word)
+    except NoPlace as error:
+        remedy = "Is it an address of this site? Name its plan with --plan."
+        raise InputError(word, "", f"it belongs to no place: {error}", remedy) from None
+    _show(gazetteer.told(place), as_json)
+
+
+def address(location: str, plan: PlanOption = None, as_json: JsonOption = False) -> None:
+    """The addresses of a place: the inverse of `where`.
+
+    Example: provisioner address pod0/su0/n09/rail7
+    """
+    gazetteer = _gazetteer(plan)
+    try:
+        place = gazetteer.place(location)
+    except NoPlace as error:
+        remedy = "Write pod0/su0/n09[/rail7[/host|leaf]], pod0/su0/leaf3, pod0/spine1 or tenant5."
+        raise InputError(location, "", str(error), remedy) from None
+    _show(gazetteer.told(place), as_json)
+
+
+def _gazetteer(plan: Path | None) -> Gazetteer:
+    chosen = AddressPlan() if plan is None else address_plan.parse(str(plan), read_text(plan))
+    return Gazetteer(Addressing(chosen))
+
+
+def _show(told: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps(told))
+        return
+    out = console()
+    table = Table(show_header=False, box=None)
+    for name, value in told.items():
+        if name != "rails":
+            table.add_row(name.replace("_", " "), Text(str(value)))
+    out.print(table)
+    if "rails" in told:
+        columns = ("rail", "card", "ipv4", "peer_ipv4", "leaf", "leaf_port")
+        rails = Table(*(c.replace("_", " ") for c in columns))
+        for rail in told["rails"]:
+            rails.add_row(*(str(rail[c]) for c in columns))
+        out.print(rails)

@@ -1,0 +1,131 @@
+"""What people give as options, checked before anything is opened, made or asked."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import ssl
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from provisioner.adapters.redfish.discovery import ADDRESSES_MAX, Network
+from provisioner.model.input_error import InputError
+from provisioner.ports import Remote
+
+PATH_CHARACTERS = r"[A-Za-z0-9._~/-]*"  # no escapes: not every BMC's client keeps them
+PASSWORD = "PROVISIONER_BMC_PASSWORD"  # noqa: S105 (the name of the variable)
+
+
+def checked_url(option: str, url: str) -> str:
+    """The origin of a Redfish service, without a path."""
+    try:
+        parts = urlsplit(url)
+        port_ok = parts.port is None or parts.port > 0
+    except ValueError as error:
+        raise InputError(option, url, str(error), "Write https://HOST:PORT.") from None
+    if parts.scheme not in ("http", "https") or not parts.hostname or not port_ok:
+        raise InputError(option, url, "not an http(s) address", "Write https://HOST:PORT.")
+    if parts.username or parts.password:
+        remedy = f"Give the user with --user and the password in {PASSWORD}."
+        if option == "--bmc":
+            remedy = "Factory credentials stand on the expected-hardware list."
+        raise InputError(option, parts.hostname, "it must not hold credentials", remedy)
+    if parts.path.rstrip("/") not in ("", "/redfish", "/redfish/v1") or parts.query:
+        remedy = "Leave the path out; the service root is always /redfish/v1."
+        raise InputError(option, url, "it has a path", remedy)
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+def checked_artifact_url(url: str) -> str:
+    """Where files are, without a slash at its end; "" for none. Raises InputError."""
+    if not url:
+        return ""
+    option, form = "--artifact-url", "Write http(s)://HOST[:PORT]/PATH."
+    try:
+        parts = urlsplit(url)
+        port_ok = parts.port is None or parts.port > 0
+    except ValueError as error:
+        raise InputError(option, "", str(error)[:200], form) from None
+    if parts.username is not None or parts.password is not None:
+        problem = "it must not hold credentials: BMCs do not log in, and they would show them"
+        remedy = "Let the server, or the bucket's policy, admit the site's networks instead."
+        raise InputError(option, parts.hostname or "", problem, remedy)
+    if "?" in url or "#" in url:
+        problem = "it has a query or a fragment: signed addresses end, and BMCs keep no secret"
+        remedy = "Let the server, or the bucket's policy, admit the site's networks instead."
+        raise InputError(option, parts.hostname or "", problem, remedy)
+    if parts.scheme not in ("http", "https") or not parts.hostname or not port_ok:
+        raise InputError(option, url[:200], "not an http(s) address", form)
+    path = parts.path.rstrip("/")
+    segments = path.split("/")[1:]
+    if not re.fullmatch(PATH_CHARACTERS, path) or {"", ".", ".."} & set(segments):
+        problem = "its path is none that every device would ask for alike"
+        raise InputError(option, url[:200], problem, "Use plain folder names: letters, digits.")
+    return f"{parts.scheme}://{parts.netloc}{path}"
+
+
+def checked_pin(pin: str, *, insecure: bool) -> str:
+    """64 lowercase hexadecimal digits, or "" for none."""
+    if not pin:
+        return ""
+    if insecure:
+        remedy = "Use --pin alone: it is the safer one."
+        raise InputError("--pin", "--insecure", "they exclude each other", remedy)
+    plain = pin.replace(":", "").lower()
+    if not re.fullmatch(r"[0-9a-f]{64}", plain):
+        remedy = "Give 64 hexadecimal digits, as `openssl x509 -fingerprint -sha256` prints them."
+        raise InputError("--pin", pin[:80], "not a SHA-256", remedy)
+    return plain
+
+
+def checked_network(text: str) -> Network:
+    """A network that is small enough to knock at each of its addresses."""
+    try:
+        network = ipaddress.ip_network(text)
+    except ValueError as error:
+        problem = str(error).removeprefix(f"{text} ")
+        remedy = "Write it like 10.0.0.0/24."
+        raise InputError("--range", text[:80], problem[:200], remedy) from None
+    if network.num_addresses > ADDRESSES_MAX:
+        problem = f"{network.num_addresses} addresses are too many to knock at"
+        remedy = "Scan a /16 or smaller at a time, for example the management network of one pod."
+        raise InputError("--range", text, problem, remedy)
+    return network
+
+
+def check_ca(option: str, ca: Path | None) -> None:
+    """The file of CAs holds certificates."""
+    if ca is None:
+        return
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(ca)
+    except (OSError, ssl.SSLError) as error:
+        problem = error.strerror or str(error)
+        remedy = "Give a readable file of PEM certificates."
+        raise InputError(option, str(ca), problem, remedy) from None
+
+
+def check_file(option: str, file: Path | None) -> None:
+    """The file is there and can be read."""
+    if file is None:
+        return
+    try:
+        with file.open("rb"):
+            return
+    except OSError as error:
+        problem = f"it cannot be read ({error.strerror})"
+        raise InputError(option, str(file), problem, "Check the path and its mode.") from None
+
+
+def check_directory(option: str, directory: Path) -> None:
+    """The directory is there."""
+    if not directory.is_dir():
+        problem = "this is no directory" if directory.exists() else "there is no such directory"
+        raise InputError(option, str(directory), problem, "Make it, or name another one.")
+
+
+def checked_remote(user: str, key: Path | None, known_hosts: Path | None) -> Remote:
+    """How hosts are logged in to. Raises InputError for a file that is not there."""
+    check_file("--ssh-key", key)
+    check_file("--known-hosts", known_hosts)
+    return Remote(user, key, known_hosts)

@@ -1,0 +1,121 @@
+"""`provisioner backup`, `restore` and `db`: copies of a site's database, and its schema."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from provisioner.cli.options.data_options import DataOption, JsonOption
+from provisioner.cli.options.serve_options import Database
+from provisioner.daemon.data import database_of, held_data
+from provisioner.model.input_error import InputError
+from provisioner.runtime.site_clock import site_clock
+from provisioner.store.database import backup as archives
+from provisioner.store.database.backup import Manifest
+from provisioner.store.database.copying import copier
+from provisioner.store.database.data_directory import lock_data_directory, prepare_directory
+from provisioner.store.database.migrating import revisions
+from provisioner.store.database.postgres import is_postgres
+from provisioner.store.database.sql_store import open_store
+from provisioner.store.repositories.master_key import ENVIRONMENT, KEY_FILE
+
+db = typer.Typer(help="The database: its schema.", no_args_is_help=True)
+
+
+@db.callback()
+def _db() -> None:
+    """The database: its schema."""
+
+
+def backup(
+    output: Annotated[Path, typer.Option("--output", help="The new file.")],
+    data: DataOption = Path("var"),
+    database: Database = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Write a backup of a site's database and learned keys to one file, while daemons run.
+
+    The file is read back: every part's digest, and the journal from its first row to its head.
+    The master key is not in it: keep that apart. Exit code 1: the journal's chain is broken.
+    """
+    program = version("gpu-provisioner")
+    now = site_clock(data).now()
+    manifest = archives.make_backup(data, database_of(data, database), output, now, program)
+    _show(manifest, f"backup: {output}", as_json=as_json)
+    if manifest.journal_problem:
+        raise typer.Exit(1)
+
+
+def restore(
+    file: Annotated[Path, typer.Argument(help="A file that `provisioner backup` wrote.")],
+    data: DataOption = Path("var"),
+    database: Database = "",
+    check: Annotated[
+        bool, typer.Option("--check", help="Only look whether the backup is whole.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Restore a backup into an empty data directory, or into an empty PostgreSQL database.
+
+    Nothing is written over. The schema stays as it was: the next start of the daemon, or
+    `provisioner db upgrade`, brings it up to date.
+    """
+    if check:
+        _show(archives.check_backup(file), f"whole: {file}", as_json=as_json)
+        return
+    where = database_of(data, database)
+    with lock_data_directory(data):
+        manifest = archives.restore_backup(file, data, where)
+    _show(manifest, f"restored into {data}", as_json=as_json)
+    if ENVIRONMENT not in os.environ and not (data / KEY_FILE).exists():
+        told = f"{data / KEY_FILE} is missing: put your copy there before the daemon is started"
+        typer.echo(told, err=True)
+
+
+@db.command()
+def upgrade(
+    data: DataOption = Path("var"), database: Database = "", as_json: JsonOption = False
+) -> None:
+    """Bring an older database to the schema of this version, after a copy of it was made.
+
+    The copy is in the data directory. `provisioner serve` does the same when it starts.
+    """
+    where = database_of(data, database)
+    if not is_postgres(where) and not Path(where).is_file():
+        raise InputError(where, "", "there is no database here", "Check --data.")
+    prepare_directory(data)
+    made: list[tuple[str, str]] = []
+    make_copy = copier(where, data)
+
+    def copy_first(revision: str) -> None:
+        made.append((revision, str(make_copy(revision))))
+
+    with held_data(data, where):
+        asyncio.run(open_store(where, copy_first=copy_first).close())
+    before, copy = made[0] if made else (revisions()[-1], "")
+    if as_json:
+        typer.echo(json.dumps({"before": before, "after": revisions()[-1], "copy": copy}))
+    elif made:
+        typer.echo(f"schema {before} is now {revisions()[-1]}; as it was: {copy}")
+    else:
+        typer.echo(f"schema {before} is the newest that this version knows: nothing to do")
+
+
+def _show(manifest: Manifest, first: str, *, as_json: bool) -> None:
+    if as_json:
+        typer.echo(manifest.model_dump_json())
+        return
+    made = datetime.fromtimestamp(manifest.made_at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    typer.echo(first)
+    typer.echo(f"made {made} by version {manifest.program}, schema {manifest.revision}")
+    typer.echo(f"holds {', '.join(manifest.files)}; the master key is kept apart")
+    typer.echo(f"journal: {manifest.journal_rows}:{manifest.journal_head}")
+    if manifest.journal_problem:
+        typer.echo(f"NOT INTACT: {manifest.journal_problem}")

@@ -1,0 +1,213 @@
+"""`provisioner demo`: the whole journey on a simulated site, in a minute or two."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import logging
+import shutil
+import signal
+from collections import Counter
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console, Group
+from rich.live import Live
+from rich.panel import Panel
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from provisioner.cli.options.matrix_files import FILE_NAME, read_matrix
+from provisioner.demo import Asked, Progress, Summary, as_json, run
+from provisioner.demo.stay import DATA, stay
+from provisioner.model.input_error import InputError
+from provisioner.model.node import Node, NodeKind, State
+from provisioner.runtime.event_loop import new_event_loop
+from provisioner.runtime.shipped import shipped
+from provisioner.store.database.data_directory import lock_data_directory
+
+STYLE = {
+    State.DISCOVERED: "dim",
+    State.INTAKE: "cyan",
+    State.CONVERGING: "yellow",
+    State.VALIDATING: "magenta",
+    State.CERTIFIED: "blue",
+    State.RELEASED: "green",
+    State.QUARANTINED: "bold red",
+}
+ORDER = tuple(STYLE)
+LOG = "daemon.log"  # tells a directory of ours
+ROWS = 14  # nodes shown in words; the rest is in the counts
+
+
+def demo(
+    nodes: Annotated[
+        int, typer.Option(help="Hosts; 32 make a scalable unit.", min=1, max=256)
+    ] = 32,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same site.")] = 0,
+    speed: Annotated[
+        float, typer.Option(help="Simulated seconds in a real one.", min=1, max=2000)
+    ] = 300.0,
+    directory: Annotated[Path, typer.Option(help="Where files are made; emptied first.")] = Path(
+        "var/demo"
+    ),
+    matrix: Annotated[Path, typer.Option(help="The matrix.")] = Path(FILE_NAME),
+    svg: Annotated[Path | None, typer.Option("--svg", help="Save a picture of the end.")] = None,
+    as_json_: Annotated[bool, typer.Option("--json", help="Last line: one JSON object.")] = False,
+    stay_: Annotated[
+        bool, typer.Option("--stay", help="Nothing is broken; until Ctrl-C (docs/tutorial.md).")
+    ] = False,
+) -> None:
+    """Take a simulated rack from just cabled to two tenants, with three nodes broken on purpose.
+
+    The simulated BMCs are real HTTPS Redfish endpoints on loopback, and the code that drives them
+    is the code that drives real ones. Exit code 0: everything ended as it must.
+    """
+    matrix = matrix if matrix != Path(FILE_NAME) else shipped(FILE_NAME)
+    read_matrix([matrix])  # before anything is emptied
+    _empty(directory)
+    logging.basicConfig(filename=directory / LOG, level=logging.INFO)
+    if stay_:
+        _stay(Asked(nodes=nodes, seed=seed, speed=speed), directory, matrix)
+        return
+    console = Console(stderr=as_json_)
+    album: list[Progress] = []
+    with Live(console=console, refresh_per_second=4, transient=as_json_) as live:
+        asked = Asked(nodes=nodes, seed=seed, speed=speed)
+
+        def show(progress: Progress) -> None:
+            album.append(progress)
+            live.update(picture(progress))
+
+        with asyncio.Runner(loop_factory=new_event_loop) as loop:
+            summary = loop.run(run(asked, directory, matrix, show))
+    if not console.is_terminal:
+        console.line()  # rich ends a live picture with a line's end on terminals only
+    console.print(result(summary))
+    if svg is not None:
+        _save(svg, album, summary)
+    if as_json_:
+        typer.echo(as_json(summary))
+    if not summary.as_planned:
+        raise typer.Exit(1)
+
+
+def _stay(asked: Asked, directory: Path, matrix: Path) -> None:
+    """Serve until somebody stops it. Without a terminal one line tells that all nodes serve."""
+    console = Console()
+    lines = f"Every node serves. In another terminal: --data {directory / DATA}. Stop with Ctrl-C."
+
+    async def work(live: Live) -> None:
+        stop = asyncio.Event()
+        for sign in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(sign, stop.set)
+
+        def show(progress: Progress) -> None:
+            if console.is_terminal:
+                live.update(picture(progress))
+
+        await stay(asked, directory, matrix, show, lambda: console.print(lines), stop)
+
+    with (
+        Live(console=console, refresh_per_second=4) as live,
+        asyncio.Runner(loop_factory=new_event_loop) as loop,
+    ):
+        loop.run(work(live))
+
+
+def _empty(directory: Path) -> None:
+    """Make it anew; what an earlier demonstration left in it goes, anything else stays."""
+    try:
+        if directory.is_dir() and any(directory.iterdir()):
+            if not (directory / LOG).is_file():
+                problem = "it holds other files than those of a demonstration"
+                raise InputError("--directory", str(directory), problem, "Name an empty one.")
+            with lock_data_directory(directory / DATA):  # or else one is still running there
+                shutil.rmtree(directory)
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        problem = f"it cannot be emptied ({error.strerror})"
+        raise InputError("--directory", str(directory), problem, "Name another one.") from None
+
+
+def _save(file: Path, album: list[Progress], summary: Summary) -> None:
+    """Save the last picture and the result, as a terminal shows them at the end."""
+    recorder = Console(record=True, width=110, file=io.StringIO())
+    recorder.print(picture(album[-1]))
+    recorder.print(result(summary))
+    file.write_text(recorder.export_svg(title="provisioner demo"), encoding="utf-8")
+
+
+def picture(progress: Progress) -> Group:
+    """The live view: a bar for each state, the nodes that something happens to, the time."""
+    hosts = [n for n in progress.nodes if n.kind is NodeKind.HOST]
+    switches = [n for n in progress.nodes if n.kind is NodeKind.SWITCH]
+    clock = f"{progress.simulated_s / 3600:5.2f} simulated hours, {progress.wall_s:4.0f} s"
+    return Group(
+        Text(f"{progress.doing} · {clock}", style="bold"),
+        _bars(hosts, switches),
+        _words([*switches, *hosts]),
+    )
+
+
+def _bars(hosts: list[Node], switches: list[Node]) -> Table:
+    table = Table.grid(padding=(0, 1))
+    counts = Counter(n.state for n in hosts)
+    down = Counter(n.state for n in switches)
+    for state in ORDER:
+        bar = ProgressBar(
+            total=max(len(hosts), 1),
+            completed=counts[state],
+            width=32,
+            style="grey23",
+            complete_style=STYLE[state],
+            finished_style=STYLE[state],
+        )
+        table.add_row(
+            Text(state, style=STYLE[state]),
+            bar,
+            f"{counts[state]:3d} hosts",
+            f"{down[state]:3d} switches",
+        )
+    return table
+
+
+def _words(nodes: list[Node]) -> Table:
+    table = Table("node", "state", "VRF", "what happens", expand=True, box=None)
+    busy = [n for n in nodes if n.state is not State.RELEASED]
+    busy.sort(key=lambda n: (n.state is not State.QUARANTINED, n.kind, n.id))
+    for node in busy[:ROWS]:
+        note = str(node.blockers[0]) if node.blockers else node.note
+        table.add_row(
+            node.id,
+            Text(node.state, style=STYLE.get(node.state, "")),
+            node.vrf or "–",
+            Text(note, no_wrap=True, overflow="ellipsis"),
+        )
+    if len(busy) > ROWS:
+        table.add_row("…", "", "", f"and {len(busy) - ROWS} more")
+    return table
+
+
+def result(summary: Summary) -> Panel:
+    """The summary for people."""
+    lines = [
+        (
+            f"{summary.released} of {summary.nodes} hosts released, "
+            f"{summary.switches} switches upgraded"
+        ),
+        f"{summary.uncertified_in_customer_vrf} uncertified hosts in a customer VRF",
+        f"{summary.redfish_requests} Redfish requests in {summary.wall_s:.0f} s",
+        "",
+        "quarantined:",
+        *(f"  {q['node']}: {q['blocker']}" for q in summary.quarantined),
+    ]
+    if summary.ran_out_of_time:
+        lines += ["", "the time was over before everything rested: fewer --nodes, less load"]
+    if summary.violations:
+        lines += ["", "violations seen by the simulator:", *summary.violations[:10]]
+    good = summary.as_planned
+    title = "everything ended as it must" if good else "NOT as it must be: see above"
+    return Panel(Text("\n".join(lines)), title=title, border_style="green" if good else "red")

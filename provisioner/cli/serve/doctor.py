@@ -1,0 +1,259 @@
+"""`provisioner doctor`: looks at a whole site before go-live, and tells what to do about it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import resource
+import shutil
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import Progress, TaskID
+from rich.table import Table
+from rich.text import Text
+
+from provisioner.adapters.artifact_source import HttpArtifactServer
+from provisioner.adapters.redfish.governor import LoginGovernor
+from provisioner.adapters.redfish.transport import RedfishTransport
+from provisioner.adapters.switches.cumulus.nvue import NvueTransport
+from provisioner.cli.client.campaign_options import MatrixOption
+from provisioner.cli.options.checked_options import check_ca, checked_artifact_url
+from provisioner.cli.options.data_options import DataOption, JsonOption, console
+from provisioner.cli.options.matrix_files import read_matrix
+from provisioner.cli.serve.doctor_daemons import examine_daemons
+from provisioner.daemon.cluster import digests_of
+from provisioner.daemon.data import DATABASE, database_of, open_data, read_expected, read_settings
+from provisioner.execution.actions.reach import Reach
+from provisioner.execution.artifacts.outside_artifacts import OutsideArtifacts
+from provisioner.execution.observe import examination as look
+from provisioner.execution.observe.examination import Looked
+from provisioner.model.input_error import InputError
+from provisioner.model.matrix import Matrix
+from provisioner.model.outcome import Blocker
+from provisioner.planning.intake import examination as judge
+from provisioner.planning.intake.examination import Examined, Standing
+from provisioner.planning.matrix.pinned_files import pinned_files
+from provisioner.ports import Clock, PortError
+from provisioner.runtime.site_clock import site_clock
+from provisioner.runtime.wall_clock import WallClock
+from provisioner.settings import Settings
+from provisioner.store.database import examining
+
+BUNDLE = "bluefield.bundle"
+STYLES = {
+    Standing.GOOD: "green",
+    Standing.WARNING: "yellow",
+    Standing.BAD: "bold red",
+    Standing.NOT_LOOKED: "magenta",
+}
+
+
+def doctor(
+    data: DataOption = Path("var"),
+    matrix: MatrixOption = None,
+    artifacts: Annotated[
+        Path, typer.Option(help="Directory of firmware files, as for `serve`.")
+    ] = Path("artifacts"),
+    artifact_url: Annotated[
+        str, typer.Option(help="As for `serve`: each pinned file is read there, whole.")
+    ] = "",
+    settings: Annotated[Path | None, typer.Option(help="Settings, as for `serve`.")] = None,
+    ca_file: Annotated[Path | None, typer.Option(help="CAs that BMCs may have.")] = None,
+    file: Annotated[
+        Path | None, typer.Option(help="Expected hardware: looks at BMCs before their intake too.")
+    ] = None,
+    whole: Annotated[bool, typer.Option("--all", help="Show what is good, too.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Look at a site before go-live, and tell what to do: nothing is changed anywhere.
+
+    Looks at this machine (disk, open files, clock), the database, the matrix and its artifacts,
+    the maintenance image, and each BMC and switch: reached, with which certificate, whether the
+    stored credential works (asked once; a refused one is not tried again), and its clock.
+    Exit code 0: ready; 1: something is bad, or was not looked at; 2: the input is wrong.
+    """
+    chosen, pinned = read_settings(settings), read_matrix(matrix or [])
+    check_ca("--ca-file", ca_file)
+    strangers = [n.bmc.url for n in read_expected(file).nodes if n.bmc.url] if file else []
+    examined = [*_machine(data, chosen), *judge.pinned(pinned, production=chosen.production)]
+    examined.append(judge.image(pinned))
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("artifacts", total=None)
+        place = (artifacts, checked_artifact_url(artifact_url), ca_file)
+        examined += _artifacts(pinned, place, partial(_advance, bar, task))
+        task = bar.add_task("BMCs and switches", total=None)
+        update = partial(_advance, bar, task)
+        examined += asyncio.run(_devices(data, ca_file, strangers, update))
+    examined += _database(data)
+    examined += examine_daemons(database_of(data), digests_of(chosen, pinned, {}))
+    _show(examined, as_json=as_json, whole=whole)
+    if not judge.ready(examined):
+        raise typer.Exit(1)
+
+
+def _advance(bar: Progress, task: TaskID, done: int, total: int) -> None:
+    bar.update(task, completed=done, total=total)
+
+
+def _machine(data: Path, chosen: Settings) -> tuple[Examined, ...]:
+    there = next(p for p in (data.absolute(), *data.absolute().parents) if p.exists())
+    soft, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return (
+        judge.disk(str(there), shutil.disk_usage(there).free),
+        judge.open_files(
+            soft, chosen.requests_max, chosen.watch_streams_max, chosen.api_connections_max
+        ),
+    )
+
+
+def _database(data: Path) -> tuple[Examined, ...]:
+    file = data / DATABASE
+    if not file.is_file():
+        remedy = "Take nodes in first: `provisioner intake --file LIST`."
+        return (judge.not_looked("database", str(file), "there is none yet", remedy),)
+    found = examining.look(file)
+    if found.problem:
+        remedy = "Restore it from a backup, or run the version that wrote it."
+        return (judge.bad("database", str(file), found.problem, remedy),)
+    if not os.access(file, os.W_OK):
+        remedy = "Correct its owner: the daemon's user writes it."
+        return (judge.bad("database", str(file), "it cannot be written", remedy),)
+    if found.behind:
+        detail = f"schema {found.revision}: the next start runs {found.behind} migrations"
+        remedy = "Start the daemon, or run `provisioner db upgrade`: each makes a copy first."
+        return (judge.warning("database", str(file), detail, remedy),)
+    if damaged := examining.find_damaged(file):
+        remedy = "Restore the row, or the database, from a backup."
+        return tuple(judge.bad("row", row.where, row.problem, remedy) for row in damaged)
+    detail = f"whole, schema {found.revision}, every row can be read"
+    return (judge.good("database", str(file), detail),)
+
+
+def _artifacts(
+    pinned: Matrix, place: tuple[Path, str, Path | None], done: Callable[[int, int], None]
+) -> Iterable[Examined]:
+    files, (directory, url, ca_file) = pinned_files(pinned, ()), place
+    if not files:
+        remedy = "Name files and digests in an overlay of the matrix."
+        where = url or str(directory)
+        return [judge.not_looked("artifacts", where, "the matrix names no file", remedy)]
+    if url:
+        return asyncio.run(_outside(files, _bundles(pinned), directory, url, ca_file, done))
+    told = []
+    for count, (name, sha256) in enumerate(sorted(files.items()), 1):
+        told.append(judge.artifact(name, sha256, look.file_digest(directory, name)))
+        done(count, len(files))
+    return told
+
+
+def _bundles(pinned: Matrix) -> frozenset[str]:
+    """Files that cards pull, whose BMCs ask in their own way."""
+    profiles = [p for release in pinned.releases.values() for p in release.profiles.values()]
+    pins = {p.pins[BUNDLE].artifact for p in profiles if BUNDLE in p.pins}
+    return frozenset(pins | {edge.artifact for edge in pinned.edges.get(BUNDLE, ())})
+
+
+async def _outside(
+    files: Mapping[str, str],
+    doubled: Collection[str],
+    directory: Path,
+    url: str,
+    ca_file: Path | None,
+    done: Callable[[int, int], None],
+) -> list[Examined]:
+    """Each file as devices get it: read whole, nothing of it kept."""
+    told, server = [], HttpArtifactServer(url, ca_file)
+    outside = OutsideArtifacts(directory, server, WallClock())
+    try:
+        for count, (name, sha256) in enumerate(sorted(files.items()), 1):
+            seen = await outside.look(name)
+            if not isinstance(seen, Blocker) and name in doubled:  # as the card's BMC will ask
+                seen = await outside.confirm(name, seen.sha256, doubled=True) or seen
+            if isinstance(seen, Blocker):
+                told.append(judge.bad("artifacts", name, seen.detail, seen.unblock))
+            else:
+                told.append(judge.artifact(name, sha256, seen.sha256))
+            done(count, len(files))
+    finally:
+        await outside.close()
+        await server.close()
+    return told
+
+
+async def _devices(
+    data: Path, ca_file: Path | None, strangers: list[str], done: Callable[[int, int], None]
+) -> list[Examined]:
+    """BMCs and switches of the data directory, and those of the list that are not there yet."""
+    clock: Clock = site_clock(data)
+    usable = _usable(data)
+    governor = LoginGovernor(memory=data / "failed-logins") if usable else None
+    transport = RedfishTransport(ca_file=ca_file, governor=governor)
+    switches = NvueTransport(ca_file=ca_file)
+    try:
+        wanted: list[Callable[[], Awaitable[Looked]]] = []
+        if not usable:  # opening it would make or migrate it, and we change nothing
+            wanted += [partial(look.stranger, transport, clock, url) for url in strangers]
+            return _told(await look.taken(wanted, done))
+        async with open_data(data, clock.now(), needs_key=False) as opened:
+            if isinstance(opened.keys, InputError):  # no credential can be tried
+                return [_no_key(opened.keys)]
+            nodes = await opened.store.nodes()
+            known = {b.url for n in nodes for b in n.bmcs}
+            reach = Reach(transport, switches, opened.vault)
+            wanted += look.looks(reach, clock, nodes)
+            wanted += [
+                partial(look.stranger, transport, clock, u) for u in strangers if u not in known
+            ]
+            return _told(await look.taken(wanted, done))
+    except PortError as error:
+        return [judge.failed("bmc", str(data), error.reason, str(error))]
+    finally:
+        await switches.close()
+        await transport.close()
+
+
+def _no_key(why: InputError) -> Examined:
+    return judge.bad("master key", why.source, why.problem, why.remedy)
+
+
+def _usable(data: Path) -> bool:
+    file = data / DATABASE
+    if not file.is_file():
+        return False
+    current = examining.look(file)
+    return not current.problem and not current.behind
+
+
+def _told(found: tuple[Looked, ...]) -> list[Examined]:
+    told = [e for one in found for e in one.examined]
+    if not found:
+        remedy = "Take nodes in, or give --file LIST."
+        told.append(judge.not_looked("bmc", "(none)", "no BMC and no switch is known", remedy))
+    return [*told, *judge.clocks({one.subject: one.skew_s for one in found})]
+
+
+def _show(examined: list[Examined], *, as_json: bool, whole: bool) -> None:
+    if as_json:
+        document = {
+            "ready": judge.ready(examined),
+            "examined": [e.model_dump(mode="json") for e in examined],
+        }
+        typer.echo(json.dumps(document))
+        return
+    out = console()
+    table = Table("area", "what", "standing", "detail", "what to do")
+    for one in examined:
+        if whole or one.standing is not Standing.GOOD:
+            standing = Text(one.standing.value, style=STYLES[one.standing])
+            table.add_row(one.area, Text(one.subject), standing, Text(one.detail), Text(one.remedy))
+    if table.row_count:
+        out.print(table)
+    counts = {s: sum(e.standing is s for e in examined) for s in Standing}
+    out.print(", ".join(f"{n} {s.value}" for s, n in counts.items() if n))
+    out.print("ready" if judge.ready(examined) else "not ready: see what to do above")

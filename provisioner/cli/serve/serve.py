@@ -1,0 +1,343 @@
+"""`provisioner serve`: the daemon."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from provisioner.adapters.redfish.event_stream import RedfishStreams
+from provisioner.adapters.redfish.governor import LoginGovernor
+from provisioner.adapters.redfish.transport import RedfishTransport
+from provisioner.adapters.simulated.simulated_runner import SimulatedRunner
+from provisioner.adapters.switches.cumulus.nvue import NvueTransport
+from provisioner.adapters.switches.first_password import SshPasswords
+from provisioner.adapters.switches.routing import RoutedSwitches
+from provisioner.adapters.switches.sonic.sonic import SonicTransport
+from provisioner.adapters.webhook_posts import open_posts
+from provisioner.cli.options import serve_options as opt
+from provisioner.cli.options.checked_options import checked_artifact_url, checked_remote
+from provisioner.cli.options.fabric_options import (
+    Limited,
+    PlanFile,
+    UfmPin,
+    UfmUrl,
+    UfmUser,
+    fabric_access,
+)
+from provisioner.cli.serve.alert_sources import read_senders
+from provisioner.cli.serve.api import served_api
+from provisioner.control.watch.recovery import Recovery
+from provisioner.daemon.agents import AgentDoor, ServedAgents, serve_agents, simulated
+from provisioner.daemon.artifacts import ArtifactDoor, open_artifacts
+from provisioner.daemon.cluster import (
+    clock_of,
+    declared_end,
+    digests_of,
+    end_at_once,
+    open_cluster,
+    watched_waits,
+)
+from provisioner.daemon.daemon import Daemon, Parts
+from provisioner.daemon.data import Data, held_data, open_data, read_text, read_thresholds
+from provisioner.daemon.events import open_watch
+from provisioner.daemon.hosts import Hosts, kept_clock, open_hosts, simulated_hosts
+from provisioner.daemon.recovery import CountedWrites, counted_writes
+from provisioner.daemon.telemetry import Measured, open_telemetry, served_metrics
+from provisioner.daemon.tenants import FabricAccess, open_fabrics
+from provisioner.daemon.tickets import open_tickets
+from provisioner.execution.actions.host_keys import login_of
+from provisioner.execution.artifacts import artifacts as artifact_files
+from provisioner.execution.artifacts.os_images import OsImages
+from provisioner.model.matrix import Matrix
+from provisioner.planning.watch.membership import WorksBy
+from provisioner.ports import Clock, Remote, StoreFailed
+from provisioner.ports.telemetry import Telemetry
+from provisioner.runtime import permit, undumpable
+from provisioner.runtime.event_loop import new_event_loop
+from provisioner.runtime.wall_clock import WallClock
+from provisioner.settings import Settings
+from provisioner.store.repositories.campaign_rows import CampaignRows
+from provisioner.store.repositories.case_rows import CaseRows
+from provisioner.store.repositories.recovery_rows import RecoveryRows
+from provisioner.store.repositories.webhook_rows import WebhookRows
+
+log = logging.getLogger(__name__)
+SWITCH_KEYS = "switch_keys"  # SSH host keys of switches, pinned when their password is changed
+
+
+def serve(
+    data: opt.DataDirectory = Path("var"),
+    database: opt.Database = "",
+    matrix: opt.Matrices = None,
+    artifacts: opt.Artifacts = Path("artifacts"),
+    artifact_host: opt.ArtifactHost = "127.0.0.1",
+    artifact_port: opt.Port = 8070,
+    artifact_url: opt.ArtifactUrl = "",
+    api_port: opt.ApiPort = None,
+    agent_host: opt.AgentHost = "127.0.0.1",
+    agent_port: opt.Port = 6385,
+    agent_url: opt.AgentUrl = "",
+    settings: Annotated[Path | None, typer.Option(help="Settings (docs/settings.md).")] = None,
+    playbooks: Annotated[Path, typer.Option(help="Playbooks.")] = opt.PLAYBOOKS,
+    ssh_user: Annotated[str, typer.Option(help="Login on hosts.")] = "provisioner",
+    ssh_key: Annotated[Path | None, typer.Option(help="Private key for hosts.")] = None,
+    known_hosts: Annotated[Path | None, typer.Option(help="Host keys we trust.")] = None,
+    ca_file: opt.CaFile = None,
+    thresholds: opt.Thresholds = None,
+    plan: PlanFile = None,
+    ufm: UfmUrl = "",
+    ufm_user: UfmUser = "",
+    ufm_pin: UfmPin = "",
+    default_limited: Limited = False,
+    events_url: opt.EventsUrl = "",
+    alert_sources: opt.AlertSources = None,
+    simulator: opt.Simulator = None,
+    restored: opt.Restored = False,
+    change_until: opt.ChangeUntil = "",
+    lab: Annotated[bool, typer.Option(help="Unknown pins are left alone, not refused.")] = False,
+) -> None:
+    """Run the daemon until it is stopped (Ctrl-C or SIGTERM); it drives every node taken in.
+
+    What is under way on devices when it stops goes on, and is looked at again at the next start.
+    """
+    undumpable.forbid()
+    chosen, pinned, database = opt.read(settings, matrix, api_port, (data, database), lab=lab)
+    playbooks = opt.checked_places(simulator, playbooks, artifacts, ca_file)
+    door = AgentDoor(agent_host, agent_port, agent_url)
+    files_at = ArtifactDoor(artifact_host, artifact_port, checked_artifact_url(artifact_url))
+    remote, senders = checked_remote(ssh_user, ssh_key, known_hosts), read_senders(alert_sources)
+    access = fabric_access(plan, chosen, ca_file, (ufm, ufm_user, ufm_pin), default_limited)
+    works = _works_by(chosen, pinned, {"thresholds": thresholds, "plan": plan}, change_until)
+
+    async def run() -> None:
+        site = None if simulator is None else SimulatedRunner(simulator)
+        clock = clock_of(database, await kept_clock(site, data))
+        async with (
+            open_telemetry(chosen, clock) as measured,
+            _wires(data, chosen, ca_file, measured.telemetry) as (transport, switches, sse),
+            open_data(data, clock.now(), database, migrates=True) as opened,
+            _seated((data, database), opened, chosen, clock, works, restored) as (counted, shared),
+            open_artifacts(artifacts, files_at, clock, ca_file) as files,
+            _agents(site, door, data, opened, clock, chosen, files) as served,
+            _hosts(site, playbooks, data, remote, opened, clock, chosen) as hosts,
+            open_fabrics(access) as fabrics,
+            open_watch(events_url, senders, data, opened.store, clock, sse, access) as watch,
+            open_posts(clock, chosen.site, chosen.webhook_parallel) as posts,
+            open_tickets(chosen, clock, os.environ, ca_file) as tickets,
+        ):
+            parts = _parts(
+                (opened, clock, chosen, pinned, measured.telemetry),
+                (hosts, served, files),
+                (transport, switches),
+                (watch, posts, tickets, shared, fabrics),
+                **_of_site(site, data, ssh_user, ssh_key, thresholds),
+            )
+            await _until_stopped(parts, data, opened, (access, files), measured, counted)
+
+    _run_alone(data, database, chosen, run)
+
+
+def _works_by(
+    chosen: Settings, pinned: Matrix, files: Mapping[str, Path | None], change_until: str
+) -> WorksBy:
+    """What this daemon works by, as its peers compare it. Raises InputError."""
+    texts = {name: read_text(path) for name, path in files.items() if path is not None}
+    digests = digests_of(chosen, pinned, texts)
+    return WorksBy(digests=digests, change_until=declared_end(change_until))
+
+
+def _of_site(
+    site: SimulatedRunner | None, data: Path, user: str, key: Path | None, thresholds: Path | None
+) -> dict[str, Any]:
+    """How hosts that get a system let us in, who changes switches' passwords, and thresholds."""
+    passwords = None if site else SshPasswords(data / SWITCH_KEYS)
+    limits = read_thresholds(thresholds)
+    return {"login": login_of(user, key), "passwords": passwords, "thresholds": limits}
+
+
+def _run_alone(
+    data: Path, database: str, chosen: Settings, run: Callable[[], Coroutine[Any, Any, None]]
+) -> None:
+    """In an event loop of its own, while no other daemon holds the directory or the database."""
+    waits = watched_waits(database, chosen)
+    with held_data(data, database), waits, asyncio.Runner(loop_factory=new_event_loop) as loop:
+        loop.run(run())
+
+
+def _parts(
+    kept: tuple[Data, Clock, Settings, Matrix, Telemetry],
+    reached: tuple[Hosts, ServedAgents, artifact_files.Artifacts],
+    wires: tuple[RedfishTransport, NvueTransport],
+    told: tuple[Any, ...],  # who is told and asked: watch, webhooks, tickets, peers, fabrics
+    **more: Any,
+) -> Parts:
+    """What a daemon is made of: what is kept here, who works in hosts, and the rest by name."""
+    (opened, clock, chosen, pinned, telemetry), (hosts, served, files) = kept, reached
+    (transport, switches), (watch, posts, tickets, shared, fabrics) = wires, told
+    return Parts(
+        store=opened.store,
+        credentials=opened.vault,
+        clock=clock,
+        settings=chosen,
+        transport=transport,
+        switches=RoutedSwitches(switches, SonicTransport(hosts.shell)),
+        watch=watch,
+        webhooks=(WebhookRows(opened.store), posts),
+        tickets=tickets,
+        shared=shared,
+        fabrics=fabrics,
+        runner=hosts.runner,
+        shell=hosts.shell,
+        agents=served.agents,
+        os_images=served.images,
+        signer=opened.signer,
+        artifacts=files,
+        matrix=pinned,
+        campaigns=CampaignRows(opened.store),
+        cases=CaseRows(opened.store),
+        telemetry=telemetry,
+        **more,
+    )
+
+
+@asynccontextmanager
+async def _seated(
+    where: tuple[Path, str],
+    opened: Data,
+    chosen: Settings,
+    clock: WallClock,
+    works: WorksBy,
+    restored: bool,
+) -> AsyncIterator[tuple[CountedWrites, Any]]:
+    """The database judged, our writes counted, and our place among peers, if there are any."""
+    (data, database), store = where, opened.store
+    async with (
+        counted_writes(data, store, clock.now(), end_at_once, requested=restored) as counted,
+        open_cluster(database, chosen, clock, works) as shared,
+    ):
+        yield counted, shared
+
+
+@asynccontextmanager
+async def _wires(
+    data: Path, chosen: Settings, ca_file: Path | None, telemetry: Telemetry
+) -> AsyncIterator[tuple[RedfishTransport, NvueTransport, RedfishStreams]]:
+    """Connections to BMCs and switches; logged out of and closed at the end."""
+    logins = LoginGovernor(memory=data / "failed-logins")
+    transport = RedfishTransport(chosen.requests_max, ca_file, logins, telemetry)
+    switches, streams = NvueTransport(ca_file=ca_file), RedfishStreams(transport, ca_file)
+    try:
+        yield transport, switches, streams
+    finally:
+        for port in (streams, switches, transport):
+            await port.close()
+
+
+def _hosts(
+    site: SimulatedRunner | None,
+    playbooks: Path,
+    data: Path,
+    remote: Remote,
+    opened: Data,
+    clock: Clock,
+    chosen: Settings,
+) -> AbstractAsyncContextManager[Hosts]:
+    if site is not None:
+        return simulated_hosts(site)
+    return open_hosts(data, playbooks, remote, opened.store, clock, chosen)
+
+
+def _agents(
+    site: SimulatedRunner | None,
+    door: AgentDoor,
+    data: Path,
+    opened: Data,
+    clock: Clock,
+    chosen: Settings,
+    files: artifact_files.Artifacts,
+) -> AbstractAsyncContextManager[ServedAgents]:
+    images = OsImages(files, data / "images", files.url)
+    if site is not None:
+        agents = simulated(site, opened.store, opened.vault, clock, chosen)
+        return nullcontext(ServedAgents(agents, images=images))
+    return serve_agents(door, data, opened.store, opened.vault, clock, chosen, images)
+
+
+async def _until_stopped(
+    parts: Parts,
+    data: Path,
+    opened: Data,
+    reached: tuple[FabricAccess, artifact_files.Artifacts],
+    measured: Measured,
+    counted: CountedWrites,
+) -> None:
+    """Drive the site, with the API and metrics beside it."""
+    daemon, clock, chosen = Daemon(parts), parts.clock, parts.settings
+
+    def queues() -> Mapping[str, tuple[float, float]]:
+        return {
+            "operations": (daemon.engine.running, chosen.operations_max),
+            "writes": (opened.store.writer.waiting, 0),
+            "reads": (opened.store.reader.waiting, 0),
+        }
+
+    access, files = reached
+    api = served_api(data, opened, clock, access, parts.matrix, files)
+    metrics = served_metrics(measured, data, opened.store, clock, chosen, queues)
+    async with api, metrics as url:
+        if url:
+            log.info("metrics are at %s", url)
+        await _driven(daemon, RecoveryRows(opened.store), counted)
+
+
+async def _driven(daemon: Daemon, book: RecoveryRows, counted: CountedWrites) -> None:
+    stopped = asyncio.Event()
+    for sign in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(sign, stopped.set)
+    if counted.look_only and not await _settled(daemon, book, counted, stopped):
+        return
+    await daemon.start()
+    log.info("serving")
+    ends = [asyncio.create_task(daemon.wait()), asyncio.create_task(stopped.wait())]
+    done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+    for task in done:
+        if daemon.parts.shared is not None and isinstance(task.exception(), StoreFailed):
+            end_at_once(str(task.exception()))  # as if the seat had told it first
+    await daemon.stop()
+    for task in ends:
+        task.cancel()
+    for task in done:
+        task.result()
+
+
+async def _settled(
+    daemon: Daemon, book: RecoveryRows, counted: CountedWrites, stopped: asyncio.Event
+) -> bool:
+    """Only look until a restore is settled; False if the daemon was stopped before that."""
+    log.warning("nothing is written to any device: %s", counted.look_only)
+    log.warning("see `provisioner recovery list`, and docs/disaster-recovery.md")
+    parts = daemon.parts
+    recovery = Recovery(parts.store, book, parts.clock, daemon.tenancy, parts.campaigns)
+    ends = [asyncio.create_task(recovery.run()), asyncio.create_task(stopped.wait())]
+    try:
+        with permit.closed(counted.look_only):
+            done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in ends:
+            task.cancel()
+    for task in done:
+        task.result()
+    if stopped.is_set():
+        await daemon.stop()
+        return False
+    log.info("the restore is settled: this daemon acts")
+    counted.act()
+    return True

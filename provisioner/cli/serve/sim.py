@@ -1,0 +1,128 @@
+"""`provisioner sim`: a simulated site for any Redfish client."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from provisioner.cli.serve import sim_faults
+from provisioner.model.input_error import InputError
+from provisioner.runtime.event_loop import new_event_loop
+from provisioner.sim.hardware.clock import FastClock
+from provisioner.sim.hardware.shapes_items import HOST_ITEMS
+from provisioner.sim.site.control import Control
+from provisioner.sim.site.serve_site import serve_site
+from provisioner.sim.site.site import Site
+
+app = typer.Typer(help="A simulated site.", no_args_is_help=True)
+app.command("break")(sim_faults.break_)
+app.command()(sim_faults.swap)
+app.command()(sim_faults.faults)
+
+
+@app.callback()
+def _group() -> None:
+    """A simulated site with true update semantics."""
+
+
+@app.command()
+def serve(
+    nodes: Annotated[int, typer.Option(help="Number of HGX nodes, 11 BMCs each.")] = 1,
+    listen: Annotated[
+        str, typer.Option(help="First address. In 127.0.0.0/8 each BMC gets its own from here on.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port; 0: a free one for each BMC.")] = 0,
+    seed: Annotated[int, typer.Option(help="Same seed, same serials and chances.")] = 0,
+    speed: Annotated[float, typer.Option(help="Simulated seconds in one second.")] = 1.0,
+    vendor: Annotated[str, typer.Option(help=f"One of {', '.join(HOST_ITEMS)}.")] = "supermicro",
+    control: Annotated[Path | None, typer.Option(help="Socket for truth and faults.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Endpoints as one JSON object.")] = False,
+) -> None:
+    """Serve a site over HTTPS until interrupted; prints endpoints and factory credentials."""
+    _check(nodes, listen, port, speed, vendor)
+    site = Site(nodes, seed, clock=FastClock(speed), vendor=vendor)
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        runner.run(_serve(site, listen, port, control, as_json=as_json))
+
+
+def _check(nodes: int, listen: str, port: int, speed: float, vendor: str) -> None:
+    if not 1 <= nodes <= 1024:
+        raise InputError("--nodes", "", f"{nodes} is not in 1..1024", "Serve fewer nodes.")
+    if not 0 <= port <= 65535:
+        raise InputError("--port", "", f"{port} is no port", "Give 0 to 65535.")
+    if not 0 < speed <= 10_000:
+        raise InputError("--speed", "", f"{speed} is not in 0..10000", "Give a factor over 0.")
+    if vendor not in HOST_ITEMS:
+        known = ", ".join(HOST_ITEMS)
+        raise InputError("--vendor", "", f"{vendor!r:.40} is not known", f"Choose of {known}.")
+    try:
+        ip_address(listen)
+    except ValueError:
+        remedy = "Give an IP address of this machine."
+        raise InputError("--listen", "", f"{listen!r:.40} is no IP address", remedy) from None
+
+
+async def _serve(
+    site: Site, listen: str, port: int, control: Path | None, *, as_json: bool
+) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    try:
+        server = await serve_site(site, listen, port)
+    except OSError as error:
+        remedy = "Choose another --listen or --port."
+        raise InputError("--listen", listen, str(error), remedy) from None
+    other = Control(site, control) if control else None
+    if other:
+        try:
+            await other.start()
+        except OSError as error:
+            await server.close()
+            remedy = "Name a file in a directory that can be written, with a short path."
+            raise InputError("--control", str(control), str(error), remedy) from None
+    _print(site, as_json=as_json)
+    await stop.wait()
+    if other:
+        await other.stop()
+    await server.close()
+
+
+def rows(site: Site) -> list[dict[str, Any]]:
+    """Every endpoint with its factory credential."""
+    found = []
+    for name, url in site.urls.items():
+        node, _, bmc = name.partition("/")
+        if bmc:
+            hardware = site.machines[node].bmcs[bmc]
+            kind, user, password = hardware.vendor, hardware.username, hardware.password
+        else:
+            switch = site.switches[name]
+            kind, user, password = "cumulus", switch.username, switch.password
+        found.append(
+            {"name": name, "url": url, "kind": kind, "username": user, "password": password}
+        )
+    return found
+
+
+def _print(site: Site, *, as_json: bool) -> None:
+    listed = rows(site)
+    if as_json:
+        typer.echo(json.dumps({"endpoints": listed}))
+        return
+    table = Table(title=f"{site.name}: {len(listed)} endpoints", title_justify="left")
+    for title in ("endpoint", "URL", "kind", "user", "factory password"):
+        table.add_column(title, overflow="fold", min_width=max(len(title), 10))
+    for row in listed:
+        table.add_row(*(str(row[k]) for k in ("name", "url", "kind", "username", "password")))
+    Console().print(table)
+    typer.echo("Stop with Ctrl-C.")

@@ -1,0 +1,1 @@
+"""Rolling upgrades: which node of a campaign goes next, and what is recorded of it."""

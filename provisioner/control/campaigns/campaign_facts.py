@@ -1,0 +1,267 @@
+"""What a campaign's decision needs to know of the fleet: read at its start, and at every turn.
+
+Plans are made once, when a campaign is previewed or started: while a node is under way its plan
+shrinks. What a turn reads is the nodes' rows only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence, Set
+from functools import lru_cache
+
+from provisioner import components
+from provisioner.control.node.neighbours import facing
+from provisioner.model.campaign import Campaign, CampaignNode
+from provisioner.model.campaign_row import CampaignRow, ReleasePin
+from provisioner.model.inventory import DeviceKind, Inventory
+from provisioner.model.matrix import Matrix, Release
+from provisioner.model.node import Node, NodeKind, State
+from provisioner.model.outcome import Blocker, Reason
+from provisioner.model.plan import Neighbour, Plan
+from provisioner.planning.campaigns.campaign_moves import obstacle, pinned_elsewhere, serves
+from provisioner.planning.path.planner import PlanCache, PlanningNode
+from provisioner.planning.path.profiles import choose_profile
+from provisioner.planning.path.rollback import WayBack, way_back
+from provisioner.planning.places.address_plan import AddressPlan
+from provisioner.planning.places.addressing import Addressing
+from provisioner.planning.places.place_ports import Ports
+from provisioner.ports import Store
+from provisioner.settings import Settings
+
+Versions = dict[str, tuple[str, ...]]
+
+
+def standing(
+    node: Node,
+    campaign: Campaign,
+    pins: Sequence[ReleasePin],
+    known: CampaignRow | None,
+    leaf_rails: Mapping[str, tuple[int, ...]],
+    now: float,
+    plan: AddressPlan | None = None,
+) -> CampaignNode:
+    """One node now, by its row; `known`: what its plan said at the campaign's start."""
+    facts = CampaignNode(name=node.id) if known is None else known.facts
+    blockers: tuple[Blocker, ...] = ()
+    returning = taken_back = False
+    if known is not None:
+        back = campaign.going_back
+        held = None if back else pinned_elsewhere(node, campaign.target, pins, now)
+        found = held or obstacle(node, rolling_back=back)
+        if found is not None and found.reason is Reason.BUSY:
+            found, returning = None, True
+        blockers = (found,) if found is not None else () if back else facts.blockers
+        taken_back = back and node.state is State.QUARANTINED and not blockers
+    location = node.location
+    return facts.model_copy(
+        update={
+            "kind": node.kind,
+            "selected": known is not None,
+            "profile": facts.profile or node.profile,
+            "rack": location.rack,
+            "unit": f"pod{location.pod}/su{location.scalable_unit}",
+            "leaves": tuple(sorted({p.switch for p in node.ports})),
+            "rails": leaf_rails.get(node.id, ()),
+            "planes": facts.planes or planes_of(node, plan),
+            "tenant": node.tenant,
+            "in_service": serves(node) or taken_back,
+            "returning": returning,
+            "blockers": blockers,
+        }
+    )
+
+
+def fleet(
+    nodes: Sequence[Node],
+    campaign: Campaign,
+    rows: Sequence[CampaignRow],
+    pins: Sequence[ReleasePin],
+    now: float,
+    plan: AddressPlan | None = None,
+) -> tuple[CampaignNode, ...]:
+    """All nodes as `rollout.decide` takes them; retired ones are left out."""
+    mine = {r.node: r for r in rows}
+    by_leaf = rails_of(nodes)
+    return tuple(
+        standing(n, campaign, pins, mine.get(n.id), by_leaf, now, plan)
+        for n in nodes
+        if n.state is not State.RETIRED
+    )
+
+
+def rails_of(nodes: Sequence[Node]) -> dict[str, tuple[int, ...]]:
+    """The rails whose cables end on each leaf."""
+    found: dict[str, set[int]] = {}
+    for node in nodes:
+        for port in node.ports:
+            found.setdefault(port.switch, set()).add(port.rail)
+    return {leaf: tuple(sorted(numbers)) for leaf, numbers in found.items()}
+
+
+def planes_of(node: Node, plan: AddressPlan | None) -> tuple[int, ...]:
+    """The plane of a switch, by its planned name; () where a fabric has only one."""
+    if plan is None or plan.planes < 2 or node.kind is not NodeKind.SWITCH:
+        return ()
+    place = _ports(plan).switch_called(node.id)
+    return () if place is None else (place.plane,)
+
+
+@lru_cache(maxsize=4)
+def _ports(plan: AddressPlan) -> Ports:
+    return Ports(Addressing(plan))
+
+
+class Survey:
+    """Plans for every selected node, from the recorded inventories: reads, touches nothing."""
+
+    def __init__(
+        self, store: Store, matrix: Matrix, settings: Settings, held: Set[str] | None = None
+    ) -> None:
+        self._store = store
+        self._matrix = matrix
+        self._held = held  # artifacts that are there for a way back; None: nobody looked
+        self._settings = settings
+        self._versions: dict[str, Versions] = {}
+
+    async def plans(
+        self, nodes: Sequence[Node], selected: Collection[str], release: str
+    ) -> dict[str, tuple[CampaignNode, Plan | None]]:
+        """What each selected node needs for `release`; a blocker says why it cannot get there."""
+        pinned = self._matrix.releases[release]
+        leave = frozenset(self._settings.switch_methods_allowed)
+        cache = PlanCache(self._matrix, components.ALL, self._settings.production, leave)
+        below = _below(nodes)
+        await self._read_versions(nodes)
+        ahead = self._ahead(nodes, selected, pinned)
+        found = {}
+        for node in nodes:
+            if node.id not in selected:
+                continue
+            inventory = await self._store.inventory(node.id)
+            found[node.id] = self._planned(
+                node, inventory, pinned, release, cache, _around(node, below), ahead
+            )
+        return found
+
+    def _planned(
+        self,
+        node: Node,
+        inventory: Inventory | None,
+        pinned: Release,
+        release: str,
+        cache: PlanCache,
+        around: Sequence[str],
+        ahead: Mapping[str, Versions],
+    ) -> tuple[CampaignNode, Plan | None]:
+        facts = CampaignNode(name=node.id, kind=node.kind)
+        if inventory is None:
+            blocker = Blocker(
+                reason=Reason.VERSION_MISSING,
+                subject=node.id,
+                detail="nothing is known of what is installed in it",
+                unblock="Let it be taken in first.",
+            )
+            return facts.model_copy(update={"blockers": (blocker,)}), None
+        profile = choose_profile(inventory, pinned, node.kind)
+        if isinstance(profile, Blocker):
+            return facts.model_copy(update={"blockers": (profile,)}), None
+        plan = self._plan(cache, inventory, release, profile, around, self._versions)
+        after: tuple[str, ...] = ()
+        if any(b.reason is Reason.CONSTRAINT for b in plan.blockers):
+            # what its neighbours do not run yet, and will when they are done
+            then = {**self._versions, **{n: ahead[n] for n in around if n in ahead}}
+            later = self._plan(cache, inventory, release, profile, around, then)
+            if not later.blockers:
+                plan, after = later, tuple(n for n in around if n in ahead)
+        back = self._way_back(node, inventory, plan, around, cache)
+        return (
+            facts.model_copy(
+                update={
+                    "profile": profile,
+                    "revision": revision_of(inventory),
+                    "gpus": len(inventory.devices_of(DeviceKind.GPU)),
+                    "steps": len(plan.steps),
+                    "resets": plan.resets,
+                    "minutes": -(-plan.duration_s // 60),
+                    "one_way": back.one_way,
+                    "irreversible": back.blockers,
+                    "after": after,
+                    "blockers": plan.blockers,
+                }
+            ),
+            plan,
+        )
+
+    def _plan(
+        self,
+        cache: PlanCache,
+        inventory: Inventory,
+        release: str,
+        profile: str,
+        around: Sequence[str],
+        versions: Mapping[str, Versions],
+    ) -> Plan:
+        there = tuple(Neighbour(node=n, versions=versions[n]) for n in around if n in versions)
+        return cache.plan(PlanningNode(inventory, release, profile, neighbours=there))
+
+    def _way_back(
+        self,
+        node: Node,
+        inventory: Inventory,
+        plan: Plan,
+        around: Sequence[str],
+        cache: PlanCache,
+    ) -> WayBack:
+        """To the release that it is on now; a node on none has nothing to go back to."""
+        if not node.release or node.release == plan.release or plan.blockers:
+            return WayBack(node=node.id)
+        there = tuple(
+            Neighbour(node=n, versions=self._versions[n]) for n in around if n in self._versions
+        )
+        asked = PlanningNode(inventory, plan.release, plan.profile, neighbours=there)
+        return way_back(asked, plan, node.release, cache, self._held)
+
+    async def _read_versions(self, nodes: Sequence[Node]) -> None:
+        for node in nodes:
+            inventory = await self._store.inventory(node.id)
+            if inventory is not None:
+                self._versions[node.id] = facing(inventory)
+
+    def _ahead(
+        self, nodes: Sequence[Node], selected: Collection[str], pinned: Release
+    ) -> dict[str, Versions]:
+        """What selected nodes will show their neighbours once they are done."""
+        found = {}
+        for node in nodes:
+            if node.id not in selected or node.id not in self._versions:
+                continue
+            profile = pinned.profiles.get(node.profile)
+            pins = {} if profile is None else profile.pins
+            now = self._versions[node.id]
+            found[node.id] = {
+                kind: (pins[kind].version,) if kind in pins and pins[kind].known else versions
+                for kind, versions in now.items()
+            }
+        return found
+
+
+def _below(nodes: Sequence[Node]) -> dict[str, list[str]]:
+    """The nodes whose cables end on each leaf."""
+    found: dict[str, list[str]] = {}
+    for node in sorted(nodes, key=lambda n: n.id):
+        for leaf in {p.switch for p in node.ports}:
+            found.setdefault(leaf, []).append(node.id)
+    return found
+
+
+def _around(node: Node, below: Mapping[str, Sequence[str]]) -> Sequence[str]:
+    if node.kind is NodeKind.HOST:
+        return sorted({p.switch for p in node.ports})
+    return below.get(node.id, ())
+
+
+def revision_of(inventory: Inventory) -> str:
+    """Hardware revision, for spreading canaries: model and the baseboard's part number."""
+    boards = inventory.devices_of(DeviceKind.BASEBOARD)
+    parts = sorted({b.part or b.model or "" for b in boards})
+    return " ".join(filter(None, (inventory.model or "", *parts)))

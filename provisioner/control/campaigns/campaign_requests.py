@@ -1,0 +1,339 @@
+"""What people may ask of campaigns: the one place that the command line and the API call.
+
+Rule: nothing here moves a device or a node. Before `start` a campaign is a row and nothing else;
+after it, only `control/campaigns/campaigns.py` admits nodes. Every answer is the campaign as it is
+now, or the blockers that say why not and what would help.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence, Set
+from dataclasses import dataclass, field
+
+from provisioner.control.campaigns.campaign_facts import Survey, fleet
+from provisioner.control.campaigns.campaign_survey import FleetSurvey, Surveyed, picked
+from provisioner.model.campaign import (
+    SETTLED,
+    Campaign,
+    CampaignNode,
+    CampaignState,
+    NodeProgress,
+)
+from provisioner.model.campaign_policy import Policy
+from provisioner.model.campaign_row import CampaignRow
+from provisioner.model.input_error import InputError
+from provisioner.model.matrix import Matrix
+from provisioner.model.node import Node
+from provisioner.model.outcome import Blocker, Reason
+from provisioner.model.time_zone import DATA_VERSION
+from provisioner.planning.campaigns import waves
+from provisioner.planning.campaigns.campaign_moves import leave, once_more, put_off, rolled_back
+from provisioner.planning.campaigns.campaign_preview import Preview, preview
+from provisioner.planning.campaigns.campaign_refusals import not_now, refusal, unconfirmed, unfit
+from provisioner.planning.path.rollback import RollbackPreview
+from provisioner.planning.places.address_plan import AddressPlan
+from provisioner.ports import Clock, StaleWrite, Store
+from provisioner.ports.campaigns import CampaignBook
+from provisioner.settings import Settings
+
+TRIES_MAX = 8  # a row that somebody else keeps writing is not fought over
+S = CampaignState
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What became of a request. With blockers, nothing was changed."""
+
+    campaign: Campaign | None = None
+    blockers: tuple[Blocker, ...] = ()
+    rows: tuple[CampaignRow, ...] = field(default=(), repr=False)
+
+
+@dataclass(frozen=True)
+class _TurnedBack:
+    """A campaign as it would go back, with its nodes' plans; with `refused` it does not."""
+
+    campaign: Campaign
+    rows: tuple[CampaignRow, ...] = ()
+    planned: tuple[CampaignNode, ...] = ()
+    nodes: tuple[Node, ...] = ()
+    refused: tuple[Blocker, ...] = ()
+
+
+class CampaignRequests:
+    """`matrix` is the one in force: it says what a release means for each node."""
+
+    def __init__(
+        self,
+        store: Store,
+        book: CampaignBook,
+        clock: Clock,
+        settings: Settings,
+        matrix: Matrix,
+        held: Set[str] | None = None,
+        plan: AddressPlan | None = None,
+    ) -> None:
+        """`plan`: tells switches' planes; without, nobody knows them."""
+        self._store = store
+        self._plan = plan
+        self._book = book
+        self._clock = clock
+        self._settings = settings
+        self._matrix = matrix
+        self._held = held  # artifacts that are there for a way back; None: nobody looked
+
+    async def create(
+        self, release: str, expression: str, policy: Policy | None = None, by: str = ""
+    ) -> Answer:
+        """A draft. Raises InputError for a release that is not there, or a bad expression."""
+        if release not in self._matrix.releases:
+            known = ", ".join(sorted(self._matrix.releases))
+            raise InputError(
+                "--release", "", f"there is no release {release!r:.60}", f"Known: {known}."
+            )
+        chosen, now = policy or Policy(), self._clock.now()
+        nodes = picked(expression, await self._store.nodes())
+        blockers = unfit(nodes, release, chosen)
+        if blockers:
+            return Answer(blockers=blockers)
+        sources = {n.release for n in nodes if n.release != release}
+        for _ in range(TRIES_MAX):
+            number = len(await self._book.campaigns()) + 1
+            made = Campaign(
+                id=f"c{number:04d}",
+                release=release,
+                select=expression,
+                policy=chosen,
+                baseline=next(iter(sources), release),
+                created_by=by,
+                created_at=now,
+                zone_data=DATA_VERSION if chosen.names_zones else "",
+            )
+            try:
+                return Answer(await self._book.add_campaign(made, by, now))
+            except StaleWrite:
+                continue  # somebody took that number
+        raise StaleWrite("campaigns are made faster than they can be numbered")
+
+    async def survey(self, campaign: Campaign) -> Surveyed:
+        """What the campaign would mean now; touches nothing."""
+        survey = FleetSurvey(
+            self._store, self._book, self._settings, self._matrix, self._held, self._plan
+        )
+        return await survey.look(campaign, self._clock.now())
+
+    async def preview(self, campaign_id: str) -> Preview:
+        """Waves, steps, minutes, blast radius and refusals, if it began now; touches nothing."""
+        campaign = await self.known(campaign_id)
+        found = await self.survey(campaign)
+        told = preview(campaign, found.facts, self._clock.now())
+        unchanged = tuple(sorted({*told.unchanged, *found.already}))
+        return told.model_copy(update={"unchanged": unchanged})
+
+    async def start(self, campaign_id: str, by: str = "", confirm: Sequence[str] = ()) -> Answer:
+        """From now on nodes are admitted. `confirm`: one-way steps ("component version")."""
+        campaign = await self.known(campaign_id)
+        if campaign.state is not S.DRAFT:
+            return Answer(campaign, (not_now(campaign, "start"),))
+        found = await self.survey(campaign)
+        confirmed = tuple(sorted({*campaign.one_way_confirmed, *confirm}))
+        blockers = [*unconfirmed(campaign, found.rows, confirmed), *await self._overlap(found)]
+        if not found.rows:
+            unblock = "Select others, or leave it."
+            blockers.append(refusal(campaign, "every node runs that release already", unblock))
+        if blockers:
+            return Answer(campaign, tuple(blockers))
+        now = self._clock.now()
+        numbers = waves.assign(campaign, found.facts)
+        rows = tuple(_waved(row, numbers[row.node]) for row in found.rows)
+        started = campaign.model_copy(
+            update={"state": S.STARTED, "started_at": now, "one_way_confirmed": confirmed}
+        )
+        saved = await self._book.save_campaign(started, {"by": by}, now, rows)
+        return Answer(saved, rows=rows)
+
+    async def pause(self, campaign_id: str, reason: str = "", by: str = "") -> Answer:
+        """What is under way ends; nothing new begins."""
+        return await self._change(
+            campaign_id,
+            "pause",
+            (S.STARTED, S.ROLLING_BACK),
+            by,
+            lambda c: c.model_copy(
+                update={"state": S.PAUSED, "reason": reason or f"paused by {by or 'request'}"}
+            ),
+        )
+
+    async def resume(self, campaign_id: str, by: str = "") -> Answer:
+        """Go on after a pause or a stop; failures so far are accepted with it."""
+        now = self._clock.now()
+
+        def on(c: Campaign) -> Campaign:
+            state = S.ROLLING_BACK if c.going_back else S.STARTED
+            judged = now if c.state is S.STOPPED else c.judged_from
+            return c.model_copy(update={"state": state, "reason": "", "judged_from": judged})
+
+        return await self._change(campaign_id, "resume", (S.PAUSED, S.STOPPED), by, on)
+
+    async def abort(self, campaign_id: str, reason: str = "", by: str = "") -> Answer:
+        """Over: what is under way ends, all others stay as they are."""
+        alive = (S.DRAFT, S.STARTED, S.PAUSED, S.STOPPED, S.ROLLING_BACK)
+        return await self._change(
+            campaign_id,
+            "abort",
+            alive,
+            by,
+            lambda c: c.model_copy(
+                update={"state": S.ABORTED, "reason": reason or f"aborted by {by or 'request'}"}
+            ),
+        )
+
+    async def preview_rollback(self, campaign_id: str) -> RollbackPreview:
+        """Return what `rollback` would do now; touches nothing."""
+        turned = await self._turn_back(await self.known(campaign_id))
+        moved = [facts for facts in turned.planned if facts.steps]
+        return RollbackPreview(
+            campaign=campaign_id,
+            baseline=turned.campaign.baseline,
+            nodes=tuple(sorted(f.name for f in moved)),
+            steps=sum(f.steps for f in moved),
+            resets=sum(f.resets for f in moved),
+            minutes=sum(f.minutes for f in moved),
+            tenants=tuple(sorted({n.tenant for n in turned.nodes if n.tenant})),
+            refused=turned.refused,
+        )
+
+    async def rollback(self, campaign_id: str, by: str = "") -> Answer:
+        """Bring every node that was moved back to the release that it came from."""
+        campaign = await self.known(campaign_id)
+        turned = await self._turn_back(campaign)
+        if turned.refused:
+            return Answer(campaign, turned.refused)
+        back, rows, nodes = turned.campaign, turned.rows, await self._store.nodes()
+        facts = fleet(nodes, back, rows, (), self._clock.now(), self._plan)
+        numbers = waves.assign(back, facts)
+        waved = tuple(_waved(r, numbers.get(r.node, r.progress.wave)) for r in rows)
+        saved = await self._book.save_campaign(back, {"by": by}, self._clock.now(), waved)
+        return Answer(saved, rows=waved)
+
+    async def _turn_back(self, campaign: Campaign) -> _TurnedBack:
+        """The campaign on its way back with each node's plan, or why there is no way back."""
+        moved = (S.STARTED, S.PAUSED, S.STOPPED, S.DONE, S.ABORTED)
+        if campaign.state not in moved or campaign.going_back or not campaign.started_at:
+            return _TurnedBack(campaign, refused=(not_now(campaign, "rollback"),))
+        rows = rolled_back(await self._book.campaign_rows(campaign.id))
+        back = campaign.model_copy(
+            update={"state": S.ROLLING_BACK, "going_back": True, "reason": ""}
+        )
+        survey = Survey(self._store, self._matrix, self._settings)
+        nodes = await self._store.nodes()
+        names = frozenset(r.node for r in rows if r.progress.state not in SETTLED)
+        found = await survey.plans(nodes, names, campaign.baseline)
+        planned = tuple(facts for facts, _ in found.values())
+        stuck = [
+            b
+            for facts in planned
+            for b in facts.blockers
+            if facts.blockers and b.reason is not Reason.CONSTRAINT
+        ]
+        going = tuple(n for n in nodes if n.id in names)
+        return _TurnedBack(back, rows, planned, going, tuple(stuck))
+
+    async def defer(self, campaign_id: str, node: str, until: float, by: str = "") -> Answer:
+        """A tenant puts one node's upgrade off, within the policy's limit."""
+        campaign = await self.known(campaign_id)
+        most_s, now = campaign.policy.tenants.deferral_max_s, self._clock.now()
+        return await self._change_node(campaign, node, lambda p: put_off(p, until, most_s, now), by)
+
+    async def skip(self, campaign_id: str, node: str, reason: str, by: str = "") -> Answer:
+        """Leave one node as it is."""
+        campaign = await self.known(campaign_id)
+        return await self._change_node(campaign, node, lambda p: leave(p, reason), by)
+
+    async def again(self, campaign_id: str, node: str, by: str = "") -> Answer:
+        """Try a node once more that failed or was skipped."""
+        return await self._change_node(await self.known(campaign_id), node, once_more, by)
+
+    async def accept(self, campaign_id: str, metric: str, by: str = "") -> Answer:
+        """Go on although this metric got worse: a person says that it may."""
+        alive = (S.STARTED, S.PAUSED, S.STOPPED)
+        return await self._change(
+            campaign_id,
+            "accept",
+            alive,
+            by,
+            lambda c: c.model_copy(update={"accepted": tuple(sorted({*c.accepted, metric}))}),
+        )
+
+    async def known(self, campaign_id: str) -> Campaign:
+        """The campaign. Raises InputError if there is none."""
+        campaign = await self._book.campaign(campaign_id)
+        if campaign is None:
+            remedy = "See `provisioner campaign list`."
+            raise InputError(campaign_id, "", "there is no such campaign", remedy)
+        return campaign
+
+    async def _overlap(self, found: Surveyed) -> Sequence[Blocker]:
+        """Two campaigns must not pull at one node."""
+        mine = {r.node for r in found.rows}
+        taken = [
+            r
+            for r in await self._book.active_rows()
+            if r.node in mine and r.progress.state not in SETTLED
+        ]
+        return [
+            Blocker(
+                reason=Reason.BUSY,
+                subject=r.node,
+                detail=f"campaign {r.campaign} is about it as well",
+                unblock=f"Let {r.campaign} end, or abort it, or select other nodes.",
+            )
+            for r in taken[:10]
+        ]
+
+    async def _change(
+        self,
+        campaign_id: str,
+        word: str,
+        allowed: Sequence[CampaignState],
+        by: str,
+        change: Callable[[Campaign], Campaign],
+    ) -> Answer:
+        for _ in range(TRIES_MAX):
+            campaign = await self.known(campaign_id)
+            if campaign.state not in allowed:
+                return Answer(campaign, (not_now(campaign, word),))
+            try:
+                saved = await self._book.save_campaign(
+                    change(campaign), {"by": by, "request": word}, self._clock.now()
+                )
+            except StaleWrite:
+                continue  # it changed while this was thought over: look again
+            return Answer(saved)
+        raise StaleWrite(f"campaign {campaign_id} is written by somebody else all the time")
+
+    async def _change_node(
+        self,
+        campaign: Campaign,
+        node: str,
+        change: Callable[[NodeProgress], NodeProgress | str],
+        by: str,
+    ) -> Answer:
+        rows = {r.node: r for r in await self._book.campaign_rows(campaign.id)}
+        if node not in rows:
+            remedy = f"See `provisioner campaign show {campaign.id}`."
+            raise InputError(node, "", f"campaign {campaign.id} has no such node", remedy)
+        changed = change(rows[node].progress)
+        if isinstance(changed, str):
+            unblock = f"See `provisioner campaign show {campaign.id}`."
+            return Answer(campaign, (refusal(campaign, f"{node}: {changed}", unblock),))
+        row = rows[node].model_copy(update={"progress": changed})
+        # the campaign's generation grows with it: a turn that has not seen this admits nothing
+        saved = await self._book.save_campaign(
+            campaign, {"by": by, "node": node, "progress": changed.state}, self._clock.now(), (row,)
+        )
+        return Answer(saved, rows=(row,))
+
+
+def _waved(row: CampaignRow, wave: int) -> CampaignRow:
+    return row.model_copy(update={"progress": row.progress.model_copy(update={"wave": wave})})

@@ -1,0 +1,126 @@
+"""Notices that the daemon has too much to do, says so and by what, and leaves off what can wait.
+
+What is left off is asked for by those who would do it: the scheduler before it begins something
+new, the watch before a routine look. Nobody is stopped in the middle of anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import resource
+import shutil
+from pathlib import Path
+
+from provisioner.model.node import Node, State
+from provisioner.planning.lifecycle.overload import Level, Load, Strain, level, strains
+from provisioner.ports import Clock, Store
+from provisioner.runtime import process_scope
+from provisioner.store.database import waits
+from provisioner.store.database.database import directory_of
+
+log = logging.getLogger(__name__)
+
+SAMPLE_S = 2.0
+CALM_SAMPLES = 5  # in a row, before what was left off begins again: no flapping at a limit
+DESCRIPTORS = Path("/proc/self/fd")
+ESSENTIAL = frozenset({State.DRAINING})  # a tenant's node is taken back, whatever the load
+
+
+class Overload:
+    """One per process. `run` measures for ever; the rest is asked at any time."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store, self._clock = store, clock
+        self._calm = 0
+        self._noticed: tuple[str, ...] = ()
+        self.found: tuple[Strain, ...] = ()
+
+    @property
+    def level(self) -> Level:
+        """How much is left off now."""
+        return level(self.found)
+
+    def may_begin(self, node: Node) -> bool:
+        """Whether a new operation may be opened for this node."""
+        return self.level < Level.SEVERE or node.state in ESSENTIAL
+
+    def may_watch(self) -> bool:
+        """Whether routine looks may be begun."""
+        return self.level < Level.STRAINED
+
+    async def run(self) -> None:
+        """Measure until cancelled. The lag is of the real loop, whatever the clock's speed."""
+        loop = asyncio.get_running_loop()
+        while True:
+            began = loop.time()
+            await asyncio.sleep(SAMPLE_S)
+            lag_s = max(loop.time() - began - SAMPLE_S, 0.0)
+            await self.take(measured(self._store, lag_s))
+            await self.notice(notices())
+
+    async def notice(self, found: tuple[str, ...]) -> None:
+        """Write notices that are new, and their end, into the journal: webhooks carry them on."""
+        if found == self._noticed:
+            return
+        self._noticed = found
+        kind = "daemon_notice" if found else "daemon_notice_over"
+        await self._store.journal(kind, "", {"notices": list(found)}, self._clock.now())
+
+    async def take(self, load: Load) -> None:
+        """What was measured; a change of what strains is told in the log and the journal."""
+        found = strains(load)
+        if level(found) < self.level:
+            self._calm += 1
+            if self._calm < CALM_SAMPLES:
+                return
+        self._calm = 0
+        before = {(s.by, s.level) for s in self.found}
+        self.found = found
+        if {(s.by, s.level) for s in found} == before:
+            return
+        for strain in found:
+            log.warning("overloaded (%s) by %s: %s", strain.level.name, strain.by, strain.detail)
+        if not found:
+            log.warning("no longer overloaded")
+        told = {"level": self.level.name, "by": [s.model_dump(mode="json") for s in found]}
+        kind = "overloaded" if found else "overload_over"
+        await self._store.journal(kind, "", told, self._clock.now())
+
+
+def notices() -> tuple[str, ...]:
+    """Return what this process reports of itself: a clock that differs, a change that rolls."""
+    told = process_scope.current().notices
+    return tuple(words for subject in sorted(told) for words in told[subject])
+
+
+def measured(store: object, lag_s: float) -> Load:
+    """The load of this process now; of the store what it tells of itself."""
+    engine = getattr(store, "_engine", None)  # what it is opened on, if it is a database
+    directory = None if engine is None else directory_of(engine)
+    return Load(
+        lag_s=lag_s,
+        descriptors=_descriptors(),
+        descriptors_max=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
+        waiting=int(getattr(getattr(store, "writer", None), "waiting", 0)),
+        disk_free_bytes=None if directory is None else _free(directory),
+        database_wait_s=waits.longest()[1],
+    )
+
+
+def _descriptors() -> int | None:
+    """How many are open. None where the system does not tell."""
+    try:
+        return sum(1 for _ in DESCRIPTORS.iterdir())
+    except OSError as error:
+        if error.errno in (errno.ENFILE, errno.EMFILE):  # not even one for this look is left
+            return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        return None
+
+
+def _free(directory: Path) -> int | None:
+    try:
+        return shutil.disk_usage(directory).free
+    except OSError:
+        return None

@@ -1,0 +1,1 @@
+"""Work among nodes and switches: fabric sessions, cohorts, tenants' networks."""

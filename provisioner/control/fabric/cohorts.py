@@ -1,0 +1,95 @@
+"""The fleet's comparison at the edge: reads what nodes measured, and judges all of them at once.
+
+A node has some 1,700 figures, and 512 nodes make a cohort: half a second and 50 MB. So a cohort is
+read by one at a time, and judged anew only when somebody measured again: 256 nodes that waited for
+a tenant did all of that, each by itself, at every look.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+from provisioner.checks.threshold_data import THRESHOLDS
+from provisioner.model.cohort import Baseline, Sample
+from provisioner.model.inventory import Inventory
+from provisioner.model.node import Node
+from provisioner.model.outcome import Blocker
+from provisioner.planning.certification import baseline, cohort
+from provisioner.ports import Clock, Store
+
+KEPT_MAX = 16  # cohorts whose verdicts are kept: a fleet in the middle of a campaign has a few
+_POLICY = cohort.Policy()
+_LEARNING = baseline.LearningPolicy()
+_Mark = tuple[int, float]
+
+
+class Cohorts:
+    """One per process."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store, self._clock = store, clock
+        self._turn = asyncio.Lock()
+        self._judged: dict[tuple[str, str], tuple[_Mark, Mapping[str, tuple[Blocker, ...]]]] = {}
+
+    async def unlike(self, node: Node, inventory: Inventory) -> tuple[Blocker, ...]:
+        """Why a node that was judged is unlike its fleet, which may have grown since."""
+        key = node.profile, cohort.version_set(inventory)
+        known = self._judged.get(key)
+        if known is None or known[0] != await self._store.samples_mark(*key):
+            async with self._turn:
+                known = await self._judge(key)
+        return known[1].get(node.id, ())
+
+    async def held_against(self, sample: Sample) -> tuple[cohort.Outlier, ...]:
+        """What is wrong with new figures of a node."""
+        async with self._turn:
+            others = await self._members(sample.profile, sample.versions)
+            return cohort.judge(sample, others, _POLICY)
+
+    async def keep(self, sample: Sample) -> None:
+        """Keep new figures, and learn each floor of theirs that nobody publishes."""
+        await self._store.put_sample(sample)
+        known = {b.metric: b for b in await self._store.baselines(sample.profile)}
+        groups = sorted({cohort.group_of(name) for name in sample.measured})
+        async with self._turn:
+            members = await self._members(sample.profile, sample.versions)
+            found = [
+                baseline.learn(
+                    metric,
+                    members,
+                    previous=known.get(metric),
+                    published=None,
+                    policy=_LEARNING,
+                    now=self._clock.now(),
+                )
+                for metric in groups
+                if _unpublished(metric)
+            ]
+        for learned in found:
+            if isinstance(learned, Baseline):
+                await self._store.put_baseline(learned)
+
+    async def _judge(self, key: tuple[str, str]) -> tuple[_Mark, Mapping[str, tuple[Blocker, ...]]]:
+        """The verdicts on a cohort as it is now; whoever had the turn before may have brought it.
+
+        The mark is older than what is read: who measures in between is judged at the next look.
+        """
+        mark = await self._store.samples_mark(*key)
+        known = self._judged.pop(key, None)
+        if known is None or known[0] != mark:
+            found = cohort.judged(await self._members(*key), _POLICY)
+            known = mark, {n: tuple(map(cohort.blocker, worst[:3])) for n, worst in found.items()}
+        self._judged[key] = known
+        if len(self._judged) > KEPT_MAX:
+            del self._judged[next(iter(self._judged))]
+        return known
+
+    async def _members(self, profile: str, versions: str) -> tuple[Sample, ...]:
+        return tuple(await self._store.samples(profile, versions, cohort.MEMBERS_MAX))
+
+
+def _unpublished(metric: str) -> bool:
+    """Whether some GPU model has no floor of it; `thresholds.find` prefers a published one."""
+    row = THRESHOLDS.get(metric)
+    return row is not None and any(limit.value is None for limit in row.values.values())

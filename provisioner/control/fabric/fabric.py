@@ -1,0 +1,303 @@
+"""Sessions of tests among nodes (gate C): opens them, drives each, and leaves every node a result.
+
+A session belongs to no node's driver: nodes wait for their stored outcome. It is told nothing; it
+looks at rows, as the scheduler does, and a session that a daemon left is taken up from its runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+from provisioner.checks.fabric.rail_port import Member
+from provisioner.execution.validate.fabric_tests import FabricTests
+from provisioner.model.fabric_session import FabricMember, FabricOutcome, FabricRun, FabricSession
+from provisioner.model.health import CheckResult, HealthReport
+from provisioner.model.node import Node, State
+from provisioner.model.outcome import Blocker, Reason
+from provisioner.planning.fault_location import fabric_rounds, fabric_verdicts
+from provisioner.planning.fault_location import fabric_session as rules
+from provisioner.planning.fault_location.isolation import blame
+from provisioner.planning.fault_location.isolation_words import (
+    FabricTest,
+    FabricTestKind,
+    Round,
+    Verdicts,
+)
+from provisioner.ports import Clock, DamagedRow, Fenced, PortError, Store, StoreFailed
+from provisioner.settings import Settings
+
+log = logging.getLogger(__name__)
+
+
+class FabricSessions:
+    """Ticks until cancelled; every session that is under way has one task.
+
+    `submit` hands an operation to the engine: whoever is proved guilty and waits for nothing, a
+    leaf or a lent node, is looked at at once.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        settings: Settings,
+        tests: FabricTests,
+        submit: Callable[[str], Awaitable[None]] | None = None,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._settings = settings
+        self._tests = tests
+        self._policy = policy_of(settings)
+        self._wake = submit
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._lost: StoreFailed | None = None
+
+    @property
+    def running(self) -> int:
+        """How many sessions are under way."""
+        return len(self._tasks)
+
+    async def run(self) -> None:
+        """Tick for ever, at the pace of `poll_s`."""
+        while True:
+            try:
+                await self.tick()
+            except PortError as error:  # the store; the scheduler tells of it as well
+                log.warning("no look at sessions of tests among nodes: %s", error)
+            await self._clock.sleep(self._settings.poll_s)
+
+    async def tick(self) -> None:
+        """One look: take up what a predecessor left, open what can begin."""
+        if self._lost is not None:
+            raise self._lost  # ends the daemon
+        sessions = await self._store.fabric_sessions()
+        for session in sessions:  # also if gate C is not demanded any more: lent nodes wait for it
+            self._submit(session)
+        if "c" not in self._settings.certify_gates:
+            return
+        nodes = await self._store.nodes()
+        taken = {m.node for s in sessions for m in s.present}
+        seekers = await self._seekers(nodes, taken)
+        for members in rules.forming(seekers, nodes, taken, self._policy, self._clock.now()):
+            await self._open(members, {n.id: n for n in nodes}[members[0].node])
+
+    async def stop(self) -> None:
+        """Stop driving; what is stored is taken up by the next daemon."""
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _seekers(self, nodes: Sequence[Node], taken: set[str]) -> list[rules.Seeker]:
+        found = []
+        for node in nodes:
+            if node.state is not State.VALIDATING or node.id in taken:
+                continue
+            report = await self._store.report(node.id)
+            if rules.waits(node, report, await self._store.fabric_outcome(node.id)):
+                assert report is not None
+                found.append((node, report))
+        return found
+
+    async def _open(self, members: tuple[FabricMember, ...], first: Node) -> None:
+        session = FabricSession(
+            id=uuid.uuid4().hex,
+            vrf=first.vrf,
+            release=first.release,
+            profile=first.profile,
+            opened_at=self._clock.now(),
+            members=members,
+        )
+        session = await self._store.put_fabric_session(session)
+        detail = {
+            "session": session.id,
+            "seeking": [m.node for m in members if m.seeks],
+            "lent": [m.node for m in members if not m.seeks],
+        }
+        await self._store.journal("fabric session", "", detail, self._clock.now())
+        self._submit(session)
+
+    def _submit(self, session: FabricSession) -> None:
+        if session.id in self._tasks:
+            return
+        task = asyncio.create_task(self._guarded(session), name=f"fabric {session.id}")
+        self._tasks[session.id] = task
+        task.add_done_callback(lambda _: self._tasks.pop(session.id, None))
+
+    async def _guarded(self, session: FabricSession) -> None:
+        try:
+            await self._drive(session)
+        except Fenced:
+            log.info("fabric session %s: somebody else has it", session.id)
+        except PortError as error:
+            log.warning("fabric session %s: taken up again: %s", session.id, error)
+        except DamagedRow as error:  # its node is set aside; the session is taken up without it
+            log.warning("fabric session %s: taken up again: %s", session.id, error)
+        except StoreFailed as error:  # taken up again by the next daemon
+            self._lost = error
+        except Exception:  # our own bug: reported with every node, never retried
+            log.exception("fabric session %s: parked", session.id)
+            await self._park(session.id)
+
+    async def _drive(self, session: FabricSession) -> None:
+        """To its end, from whatever is stored. The first thing is to end what was left behind."""
+        nodes = await self._nodes(session)
+        await self._tests.clean(nodes[m.node] for m in session.present if m.node in nodes)
+        until = session.opened_at + self._settings.fabric_session_limit_s
+        looked: dict[str, Member | Blocker] = {}
+        while True:
+            session = await self._without_left(session)
+            seeking = [m for m in session.present if m.seeks]
+            if not seeking or len(session.present) <= self._policy.partners_min:
+                # who still waits finds others: this says nothing of it
+                await self._end(session, (), "too few nodes are left")
+                return
+            step = fabric_rounds.step(session, self._policy)
+            if isinstance(step, Round) and self._clock.now() >= until:
+                step = blame(
+                    fabric_rounds.fabric_of(session),
+                    fabric_rounds.observations(session),
+                    self._policy.isolation,
+                )
+            if isinstance(step, Verdicts):
+                await self._conclude(session, step)
+                return
+            runs = await self._round(session, step, looked)
+            session = session.model_copy(update={"runs": (*session.runs, *runs)})
+            session = await self._store.put_fabric_session(session)
+
+    async def _round(
+        self, session: FabricSession, step: Round, looked: dict[str, Member | Blocker]
+    ) -> list[FabricRun]:
+        """All tests of a round at the same time: no two of them share a node."""
+        nodes = await self._nodes(session)
+
+        async def one(test: FabricTest) -> FabricRun:
+            among = tuple(nodes[name] for name in test.nodes)
+            for node in among:
+                if not isinstance(looked.get(node.id), Member):
+                    looked[node.id] = await self._tests.look(node)
+            members = tuple(m for n in among if isinstance(m := looked[n.id], Member))
+            if len(members) != len(among):
+                return fabric_rounds.not_run(test, step.number)
+            if test.kind is FabricTestKind.GROUP:
+                return await self._tests.run_collective(
+                    session.id, test, step.number, among, members
+                )
+            pair, ends = (among[0], among[1]), (members[0], members[1])
+            suspects = step.number >= self._policy.isolation.screenings
+            return await self._tests.run(
+                session.id, test, step.number, pair, ends, counting=suspects
+            )
+
+        return list(await asyncio.gather(*(one(test) for test in step.tests)))
+
+    async def _conclude(self, session: FabricSession, verdicts: Verdicts) -> None:
+        """What the verdicts mean for each node, stored with the session's end."""
+        now = self._clock.now()
+        nodes = await self._nodes(session)
+        blockers = fabric_rounds.outcome_blockers(session, verdicts, self._policy)
+        members = {m.node: m for m in session.present}
+        outcomes = []
+        for name, found in blockers.items():
+            member = members.get(name)
+            results: tuple[CheckResult, ...] = ()
+            if member is not None and not found:
+                mine = [r for r in session.runs if name in r.nodes]
+                results = await self._tests.results(nodes[name], mine)
+                found = fabric_verdicts.unproved(name, results)
+            if found and member is not None:
+                results = (fabric_verdicts.failed(found),)
+            if member is None and name not in nodes:
+                nodes = {n.id: n for n in await self._store.nodes()}
+                if name not in nodes:
+                    continue  # a leaf that nobody manages: the nodes' blockers name it
+            outcomes.append(
+                FabricOutcome(
+                    node=name,
+                    session=session.id,
+                    bound=member.bound if member is not None else "",
+                    began_at=session.opened_at,
+                    ended_at=now,
+                    blockers=found,
+                    results=results,
+                    partners=fabric_verdicts.partners_of(session, name),
+                )
+            )
+        note = f"{verdicts.rounds} rounds, {verdicts.node_minutes:.0f} node-minutes"
+        await self._end(session, outcomes, f"{note}; {verdicts.held}".rstrip("; "))
+
+    async def _end(
+        self, session: FabricSession, outcomes: Sequence[FabricOutcome], note: str
+    ) -> None:
+        now = self._clock.now()
+        ended = session.model_copy(update={"ended_at": now, "note": note})
+        await self._store.put_fabric_session(ended, outcomes)
+        detail = {"session": session.id, "note": note, **fabric_verdicts.summary(outcomes)}
+        await self._store.journal("fabric verdicts", "", detail, now)
+        seeks = {m.node for m in session.members if m.seeks}
+        for outcome in outcomes:
+            node = await self._store.node(outcome.node)
+            if self._wake is None or node is None or node.id in seeks or not outcome.blockers:
+                continue
+            operation = await self._store.open_operation(node.id, node.state.value, now)
+            if operation is not None:
+                await self._wake(operation.id)
+
+    async def _without_left(self, session: FabricSession) -> FabricSession:
+        """The session without members that are not what they were; stored if that is news."""
+        nodes = await self._nodes(session)
+        reports: dict[str, HealthReport] = {}
+        for member in session.present:
+            report = await self._store.report(member.node) if member.seeks else None
+            if report is not None:
+                reports[member.node] = report
+        gone = rules.left(session, nodes, reports)
+        if not gone:
+            return session
+        changed = session.model_copy(update={"gone": (*session.gone, *gone)})
+        return await self._store.put_fabric_session(changed)
+
+    async def _nodes(self, session: FabricSession) -> Mapping[str, Node]:
+        return await self._store.nodes_named({m.node for m in session.members})
+
+    async def _park(self, session_id: str) -> None:
+        """Its nodes are told that it was our fault; a person retries them."""
+        for session in await self._store.fabric_sessions():
+            if session.id != session_id:
+                continue
+            bug = Blocker(
+                reason=Reason.OUR_BUG,
+                subject="gate C",
+                detail="the provisioner failed an assertion of its own; see its log",
+                unblock="Report it with the log; then retry the node.",
+            )
+            now = self._clock.now()
+            outcomes = [
+                FabricOutcome(
+                    node=m.node,
+                    session=session.id,
+                    bound=m.bound,
+                    began_at=session.opened_at,
+                    ended_at=now,
+                    blockers=(bug,),
+                    results=(fabric_verdicts.failed((bug,)),),
+                )
+                for m in session.present
+                if m.seeks
+            ]
+            await self._end(session, outcomes, str(bug))
+
+
+def policy_of(settings: Settings) -> rules.SessionPolicy:
+    """What the site asks of sessions."""
+    return rules.SessionPolicy(
+        partners_min=settings.fabric_partners_min,
+        gather_s=settings.fabric_gather_s,
+        wait_s=settings.fabric_wait_s,
+        collectives=settings.fabric_collectives,
+    )

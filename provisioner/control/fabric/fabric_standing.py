@@ -1,0 +1,64 @@
+"""Where a node stands with tests among nodes: what its driver sees of sessions and outcomes."""
+
+from __future__ import annotations
+
+from provisioner.control.fabric.fabric import policy_of
+from provisioner.model.certificate import Certificate
+from provisioner.model.fabric_session import FabricOutcome
+from provisioner.model.health import HealthReport
+from provisioner.model.node import Node
+from provisioner.model.outcome import Blocker
+from provisioner.planning.fault_location import fabric_session as rules
+from provisioner.planning.lifecycle.decide import View
+from provisioner.ports import Clock, Store
+from provisioner.settings import Settings
+
+
+class FabricStanding:
+    """Reads rows only."""
+
+    def __init__(self, store: Store, clock: Clock, settings: Settings) -> None:
+        self._store = store
+        self._clock = clock
+        self._policy = policy_of(settings)
+
+    async def waiting(self, node: Node, report: HealthReport | None) -> View | None:
+        """The view of a node that waits for its outcome; None: it does not wait.
+
+        Nothing else is asked of it meanwhile: it may be under test, and is looked at afterwards.
+        """
+        if not rules.waits(node, report, await self._store.fabric_outcome(node.id)):
+            return None
+        assert report is not None
+        if (words := await self._session(node)) is not None:
+            return View(fabric_wait=words, in_session=True)
+        there = rules.partners(node, await self._store.nodes())
+        late = rules.too_long(node, report, there, self._policy, self._clock.now())
+        words = rules.waiting_for(there, self._policy.partners_min)
+        return View(fabric_wait=words, fabric_late=() if late is None else (late,))
+
+    async def in_session(self, node: Node) -> bool:
+        """Whether it is a member of a session that is under way."""
+        return await self._session(node) is not None
+
+    async def outcome(self, node: Node, report: HealthReport | None) -> FabricOutcome | None:
+        """What answers this report."""
+        if report is None:
+            return None
+        outcome = await self._store.fabric_outcome(node.id)
+        return outcome if rules.answers(outcome, report) else None
+
+    async def accused(self, node: Node, certificate: Certificate | None) -> tuple[Blocker, ...]:
+        """What was proved of it after it was certified, as a partner or as a leaf."""
+        outcome = await self._store.fabric_outcome(node.id)
+        if outcome is None or certificate is None or outcome.ended_at < certificate.issued_at:
+            return ()
+        return outcome.blockers
+
+    async def _session(self, node: Node) -> str | None:
+        for session in await self._store.fabric_sessions():
+            if any(m.node == node.id for m in session.present):
+                rounds = len({r.round_number for r in session.runs})
+                count = len(session.present)
+                return f"gate C is tested: round {rounds + 1} with {count} nodes"
+        return None

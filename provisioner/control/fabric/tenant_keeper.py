@@ -1,0 +1,225 @@
+"""Tenants from a person's request to the fabric: decided, written, brought about, proved.
+
+Rule: the row is the intention, and it is on disk before a device hears of it; whether the fabric
+follows is seen by looking, so that whoever is interrupted asks again, or calls `settle`. A tenant
+gets nodes when its network was seen everywhere, and is forgotten when it was seen nowhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+
+from provisioner.model.node import Node
+from provisioner.model.outcome import Blocker, Reason
+from provisioner.model.tenant import Phase, Tenant
+from provisioner.planning.tenancy import tenants as requests
+from provisioner.planning.tenancy.tenants import Request
+from provisioner.planning.tenancy.vrf_plan import FabricPlan
+from provisioner.ports import Clock, FabricStep, Isolation, PortError, StaleWrite, Store
+
+log = logging.getLogger(__name__)
+
+Prove = Callable[[Tenant, FabricPlan], Awaitable[tuple[Blocker, ...]]]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What became of a request. `tenant` None: there is none (any more).
+
+    With blockers and a tenant in another phase than ready, it is written down and not yet so.
+    """
+
+    tenant: Tenant | None = None
+    nodes: tuple[Node, ...] = ()  # that leave it
+    steps: tuple[FabricStep, ...] = ()  # that were needed, or in a dry run would be
+    blockers: tuple[Blocker, ...] = ()
+    written: bool = field(default=False)
+
+
+class TenantKeeper:
+    """One per process. `fabric` tells the leaves of now; requests are taken one at a time.
+
+    `prove` looks at what the fabric does for a tenant beside its configuration, before it is ready.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        isolations: Sequence[Isolation],
+        fabric: Callable[[], Awaitable[FabricPlan]],
+        prove: Prove | None = None,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._isolations = tuple(isolations)
+        self._fabric = fabric
+        self._prove = prove
+        self._turn = asyncio.Lock()
+        self._told: dict[str, tuple[Blocker, ...]] = {}
+
+    async def run(self, every_s: float) -> None:
+        """For ever: go on with whatever tenant is not yet as it is written down."""
+        while True:
+            try:
+                await self.tick()
+            except PortError as error:  # the store; the scheduler tells of it as well
+                log.warning("no look at tenants: %s", error)
+            await self._clock.sleep(every_s)
+
+    async def tick(self) -> None:
+        """One look. Whoever asked for a change may be gone, killed, or waiting for a leaf.
+
+        What stands in the way is logged once, and again when it is something else.
+        """
+        waiting = [t for t in await self._store.tenants() if t.number is not None]
+        waiting = [t for t in waiting if t.phase is not Phase.READY]
+        self._told = {t.name: self._told.get(t.name, ()) for t in waiting}
+        for tenant in waiting:
+            answer = await self.settle(tenant.name)
+            if answer.blockers and answer.blockers != self._told[tenant.name]:
+                log.warning("tenant %s is %s: %s", tenant.name, tenant.phase, answer.blockers[0])
+            elif not answer.blockers:
+                log.info("tenant %s: %s is done", tenant.name, tenant.phase)
+            self._told[tenant.name] = answer.blockers
+
+    async def create(self, asked: Request, *, by: str = "", dry_run: bool = False) -> Answer:
+        """A new tenant, with its network on every device concerned."""
+        async with self._turn:
+            rows, nodes = await self._store.tenants(), await self._store.nodes()
+            made = requests.create(asked, rows, nodes, await self._fabric())
+            return await self._carry_out(("create", by), made, rows, dry_run=dry_run)
+
+    async def change(self, asked: Request, *, by: str = "", dry_run: bool = False) -> Answer:
+        """More nodes, other units, neighbours, storage or quota."""
+        async with self._turn:
+            rows, nodes = await self._store.tenants(), await self._store.nodes()
+            made = requests.change(asked, rows, nodes, await self._fabric())
+            return await self._carry_out(("change", by), made, rows, dry_run=dry_run)
+
+    async def shrink(
+        self,
+        name: str,
+        to: int,
+        leaving: Sequence[str] = (),
+        *,
+        by: str = "",
+        dry_run: bool = False,
+    ) -> Answer:
+        """Fewer nodes; what was released is drained, fenced and erased by the nodes' journey."""
+        async with self._turn:
+            rows, nodes = await self._store.tenants(), await self._store.nodes()
+            found = requests.shrink(name, to, leaving, rows, nodes, self._clock.now())
+            if isinstance(found, tuple):
+                return Answer(blockers=found)
+            asked, made = ("shrink", by), found.tenant
+            return await self._carry_out(asked, made, rows, found.nodes, dry_run=dry_run)
+
+    async def delete(self, name: str, *, by: str = "", dry_run: bool = False) -> Answer:
+        """The tenant's network goes from every device, then its row. Refused while it has nodes."""
+        async with self._turn:
+            rows, nodes = await self._store.tenants(), await self._store.nodes()
+            made = requests.delete(name, rows, nodes)
+            if made is None:
+                return Answer()
+            return await self._carry_out(("delete", by), made, rows, dry_run=dry_run)
+
+    async def settle(self, name: str) -> Answer:
+        """Bring the fabric to what is written down of one tenant."""
+        async with self._turn:
+            rows = await self._store.tenants()
+            row = next((t for t in rows if t.name == name), None)
+            if row is None or row.number is None:
+                return Answer(row)
+            return await self._settled(row, rows, dry_run=False)
+
+    async def audit(self) -> Answer:
+        """What of all tenants' networks is not as written down; changes nothing."""
+        steps, blockers = await self._look(await self._store.tenants(), ())
+        return Answer(steps=steps, blockers=blockers)
+
+    async def close(self) -> None:
+        """Let go of the fabric."""
+        await asyncio.gather(*(isolation.close() for isolation in self._isolations))
+
+    # --- from the decision to the fabric
+
+    async def _carry_out(
+        self,
+        asked: tuple[str, str],  # the request, and the person who made it
+        made: Tenant | tuple[Blocker, ...],
+        rows: Sequence[Tenant],
+        nodes: tuple[Node, ...] = (),
+        *,
+        dry_run: bool,
+    ) -> Answer:
+        if not isinstance(made, Tenant):
+            return Answer(blockers=made)
+        known = next((t for t in rows if t.name == made.name), None)
+        if not dry_run and made != known:
+            try:
+                made = await self._store.save_tenant(
+                    made,
+                    new=known is None,
+                    nodes=nodes,
+                    request=asked[0],
+                    by=asked[1],
+                    now=self._clock.now(),
+                )
+            except StaleWrite as stale:
+                return Answer(known, blockers=(_stale(made.name, stale),))
+        others = [t for t in rows if t.name != made.name]
+        answer = await self._settled(made, [*others, made], dry_run=dry_run)
+        written = not dry_run and made != known
+        return Answer(answer.tenant, nodes, answer.steps, answer.blockers, written)
+
+    async def _settled(self, row: Tenant, rows: Sequence[Tenant], *, dry_run: bool) -> Answer:
+        if row.phase is Phase.READY:
+            return Answer(row)
+        steps, blockers = await self._look(rows, (row.name,))
+        if dry_run or blockers:
+            return Answer(row, steps=steps, blockers=blockers)
+        for isolation in self._isolations:
+            # looked at anew: what the one fabric took may have taken its time
+            delta = await isolation.delta(rows, (row.name,))
+            blockers = delta.blockers or await isolation.bring(delta)
+            if blockers:
+                return Answer(row, steps=steps, blockers=blockers)
+        if self._prove is not None and row.phase is Phase.MAKING:
+            blockers = await self._prove(row, await self._fabric())
+            if blockers:
+                return Answer(row, steps=steps, blockers=blockers)
+        now = self._clock.now()
+        try:
+            if row.phase is Phase.LEAVING:
+                await self._store.remove_tenant(row, now)
+                return Answer(None, steps=steps)
+            ready = row.model_copy(update={"phase": Phase.READY})
+            saved = await self._store.save_tenant(
+                ready, new=False, nodes=(), request="ready", now=now
+            )
+        except StaleWrite as stale:
+            return Answer(row, steps=steps, blockers=(_stale(row.name, stale),))
+        return Answer(saved, steps=steps)
+
+    async def _look(
+        self, rows: Sequence[Tenant], only: Sequence[str]
+    ) -> tuple[tuple[FabricStep, ...], tuple[Blocker, ...]]:
+        """All fabrics are looked at before any is changed."""
+        deltas = [await isolation.delta(rows, only) for isolation in self._isolations]
+        return (
+            tuple(step for delta in deltas for step in delta.steps),
+            tuple(blocker for delta in deltas for blocker in delta.blockers),
+        )
+
+
+def _stale(name: str, stale: StaleWrite) -> Blocker:
+    return Blocker(
+        reason=Reason.PRECONDITION,
+        subject=name,
+        detail=f"somebody else changed it meanwhile: {stale}",
+        unblock="Look at it, then ask again.",
+    )

@@ -1,0 +1,1 @@
+"""One node's turn: observe, decide, act, record; and the scheduler that begins it."""

@@ -1,0 +1,165 @@
+"""Proves one node: runs the checks that what changed asks for, holds it against its fleet, signs.
+
+What a node measured is kept for its cohort, and teaches floors where nobody publishes one.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+
+from provisioner import checks
+from provisioner.control.node.observer import Observer
+from provisioner.execution.actions.hold import Hold
+from provisioner.execution.validate.validator import Validator
+from provisioner.model.health import CheckResult, HealthReport
+from provisioner.model.inventory import Inventory
+from provisioner.model.node import Node, NodeKind, State
+from provisioner.model.outcome import Blocker
+from provisioner.planning.certification import certification, cohort, error_history, gates
+from provisioner.planning.lifecycle.decide import View
+from provisioner.planning.lifecycle.journey import may_enter
+from provisioner.ports import Clock, Store
+from provisioner.settings import Settings
+from provisioner.store.signing import Signer
+
+
+class Certifier:
+    """Validates and certifies; the performer calls it for one node at a time."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        settings: Settings,
+        *,
+        observer: Observer,
+        validator: Validator,
+        signer: Signer,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._settings = settings
+        self._observer = observer
+        self._validator = validator
+        self._signer = signer
+
+    async def validate(self, hold: Hold, node: Node, view: View) -> Sequence[Blocker]:
+        """Run the checks and record what they say; a Blocker if the node could not be asked."""
+        assert view.inventory is not None
+        chosen = view.selection
+        why = ", ".join(chosen.causes) if chosen is not None else node.kind.value
+        note = f"health checks are running ({why})"
+        await hold.record(node=node.model_copy(update={"note": note}))
+        report = await self._validator.validate(
+            node,
+            view.inventory,
+            selected=None if chosen is None else chosen.checks,
+        )
+        if isinstance(report, Blocker):
+            return (report,)
+        if chosen is not None:
+            asked = {"causes": chosen.causes, "fabric": chosen.fabric}
+            report = report.model_copy(update=asked)
+        if node.kind is NodeKind.HOST:
+            report = await self._with_history(node, view.inventory, report)
+        sample = cohort.sample_of(report, view.inventory, node.profile, node.location.rack)
+        found = await self._observer.cohorts.held_against(sample)
+        report = cohort.applied(report, found)
+        summary = {
+            "causes": list(report.causes),
+            "results": {r.check: r.verdict.value for r in report.results},
+        }
+        await hold.record(inventory=view.inventory, report=report, journal=[("validated", summary)])
+        if node.kind is NodeKind.HOST:
+            sample = sample.model_copy(update={"sound": sample.sound and not found})
+            await self._observer.cohorts.keep(sample)
+        return ()
+
+    async def prove(self, hold: Hold, node: Node, view: View) -> Sequence[Blocker]:
+        """Gate C's results into the report, and the error checks again after its load."""
+        assert view.inventory is not None
+        assert view.report is not None
+        assert view.fabric is not None
+        results: Sequence[CheckResult] = view.fabric.results
+        if view.fabric.passed:
+            looked = await self._validator.after_fabric(
+                node, view.inventory, view.report, results[-1]
+            )
+            if isinstance(looked, Blocker):
+                return (looked,)
+            results = looked
+        selected = (*view.report.selected, *(r.check for r in view.fabric.results))
+        report = view.report.model_copy(
+            update={
+                "results": (*view.report.results, *results),
+                "selected": selected,
+                "ended_at": self._clock.now(),
+            }
+        )
+        detail = {
+            "session": view.fabric.session,
+            "partners": list(view.fabric.partners),
+            "results": {r.check: r.verdict.value for r in results},
+        }
+        await hold.record(inventory=view.inventory, report=report, journal=[("proved", detail)])
+        if view.fabric.passed:  # figures of tests among nodes teach their floors too
+            sample = cohort.sample_of(report, view.inventory, node.profile, node.location.rack)
+            await self._observer.cohorts.keep(sample)
+        return ()
+
+    async def certify(self, hold: Hold, node: Node, view: View) -> Sequence[Blocker]:
+        """Issue the certificate and enter `certified`."""
+        assert view.inventory is not None
+        assert view.report is not None
+        assert may_enter(node, State.CERTIFIED, node.placement)
+        now = self._clock.now()
+        certificate_id = uuid.uuid4().hex
+        proved = gates.proofs(
+            certificate_id,
+            view.report,
+            node.kind,
+            catalogue=checks.ALL,
+            last=await self._store.certificate(node.certificate) if node.certificate else None,
+            keeps=view.selection.keeps if view.selection is not None else (),
+            now=now,
+        )
+        certificate = self._signer.sign(
+            certification.issue(
+                certificate_id=certificate_id,
+                node=node,
+                inventory=view.inventory,
+                report=view.report,
+                matrix_digest=self._observer.matrix_digest,
+                now=now,
+                valid_s=self._settings.certificate_days * 86400,
+                gates=proved,
+            )
+        )
+        changed = node.moved(
+            State.CERTIFIED,
+            now,
+            certificate=certificate.id,
+            blockers=(),
+            attempts=0,
+            note="certified",
+        )
+        await hold.record(
+            node=changed,
+            inventory=view.inventory,  # the parts that drift is measured from
+            certificate=certificate,
+            journal=[("certified", {"certificate": certificate.id, "gates": certificate.proved})],
+        )
+        return ()
+
+    async def _with_history(
+        self, node: Node, inventory: Inventory, report: HealthReport
+    ) -> HealthReport:
+        """The report with what the errors of earlier boots ask for."""
+        now = self._clock.now()
+        earlier = await self._store.reports(node.id, now - error_history.WINDOW_S)
+        reports = error_history.since_parts_changed([report, *earlier])
+        digests = error_history.evidence_of(reports)
+        texts = [await self._store.evidence(digest) or "" for digest in digests]
+        past = error_history.history(texts, self._validator.slots(node, inventory))
+        return error_history.judged(report, past, error_history.remedied(reports), now)

@@ -1,0 +1,64 @@
+"""Which checks a node needs now: what its rows say of it, given to
+`planning/certification/check_selection.py`.
+"""
+
+from __future__ import annotations
+
+from provisioner import checks
+from provisioner.control.fabric.fabric_standing import FabricStanding
+from provisioner.model.health import Gate, Verdict
+from provisioner.model.inventory import Inventory
+from provisioner.model.node import Node, NodeKind
+from provisioner.planning.certification.check_selection import (
+    Selection,
+    SelectionPolicy,
+    Standing,
+    change_since,
+    select,
+)
+from provisioner.planning.certification.gates import DAY_S, ages
+from provisioner.planning.repair.offenders import beyond
+from provisioner.ports import Store
+from provisioner.settings import Settings
+
+INCIDENTS_S = 90 * DAY_S  # the time for which selection assumes half an incident without history
+
+
+async def choose(
+    store: Store,
+    settings: Settings,
+    fabric: FabricStanding,
+    node: Node,
+    inventory: Inventory,
+    now: float,
+    *,
+    deeper: bool = False,
+) -> Selection | None:
+    """The checks that what changed since the last certificate asks for; None for a switch.
+
+    `deeper`: a repeat offender, of which everything is tested, also what the site does not demand.
+    """
+    if node.kind is NodeKind.SWITCH:
+        return None
+    last = await store.certificate(node.certificate) if node.certificate else None
+    proof = await store.proof(node.id)
+    served = proof is not None and last is not None and proof.certificate == last.id
+    turnover = served and proof is not None and proof.tenant != node.tenant
+    suspect = node.attempts > 0 or bool(await fabric.accused(node, last))
+    change = change_since(last, inventory, turnover=turnover, suspect=suspect)
+    gates = frozenset(Gate(letter) for letter in settings.certify_gates)
+    policy = SelectionPolicy(
+        gates=gates,
+        budget_s=settings.test_budget_s or None,
+        fabric_days_max=settings.fabric_days,
+    )
+    past = await store.reports(node.id, now - INCIDENTS_S)
+    standing = Standing(
+        incidents=sum(any(x.verdict is Verdict.FAIL for x in r.results) for r in past),
+        healthy_days=0.0 if last is None else max(0.0, now - last.issued_at) / DAY_S,
+        proved_days=ages(last, now),
+    )
+    if not deeper:
+        return select(change, checks.ALL, policy, standing)
+    change = change_since(last, inventory, turnover=turnover, suspect=True)
+    return beyond(change, checks.ALL, policy, standing, limit_s=settings.repair_deeper_limit_s)

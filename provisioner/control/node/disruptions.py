@@ -1,0 +1,46 @@
+"""What is taken out of service now, by whom and where: the limits hold among all daemons.
+
+A place is taken in the operation's own row (`phase`), so that it is still taken after a crash, and
+is seen by every daemon; it is free again when the step is over, or the operation is.
+"""
+
+from __future__ import annotations
+
+from provisioner.execution.actions.hold import Hold
+from provisioner.execution.actions.leaf_turns import turn
+from provisioner.model.node import Node
+from provisioner.model.plan import Disruption, Step
+from provisioner.planning.lifecycle.admission import admit
+from provisioner.ports import Store
+
+# The name of the turn in which limits are looked at and places are taken: no switch is called so.
+ADMISSION = "/admission"
+
+
+class Disruptions:
+    """Only switches have limits; a step on a host disrupts that host alone."""
+
+    def __init__(self, store: Store, switches_down_percent: int) -> None:
+        self._store = store
+        self._percent = switches_down_percent
+
+    async def admit(self, hold: Hold, node: Node, step: Step) -> tuple[str, ...]:
+        """Why a step must wait; nothing: its place is taken, and `over` gives it back.
+
+        Limits are checked and the place is taken in one breath: two switches must not both pass.
+        """
+        if step.disruption is not Disruption.SWITCH:
+            return ()
+        async with turn(ADMISSION):
+            active = await self._store.active_operations()
+            taken = {o.node: Disruption(o.phase) for o in active if o.phase and o.node != node.id}
+            nodes = await self._store.nodes()
+            reasons = admit(node, step, nodes, taken, self._percent)
+            if not reasons:
+                await hold.enter(step.disruption.value)
+            return reasons
+
+    async def over(self, hold: Hold) -> None:
+        """A step has ended, well or not: what it took out of service is back, or is no node's."""
+        if hold.operation.phase:
+            await hold.enter("")

@@ -1,0 +1,76 @@
+"""Reads all that `planning/lifecycle/explain.py` needs to know of one node; decides and changes
+nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+
+from provisioner.control.node.neighbours import neighbours
+from provisioner.model.campaign import SETTLED, Campaign
+from provisioner.model.campaign_row import CampaignRow
+from provisioner.model.node import Node, State
+from provisioner.model.operation import ActionStatus
+from provisioner.model.plan import History, Plan
+from provisioner.planning.lifecycle.explain import Situation
+from provisioner.planning.path.history import OPEN, history
+from provisioner.planning.path.planner import PlanCache, PlanningNode
+from provisioner.store.database.sql_store import SqlStore
+from provisioner.store.repositories.alert_rows import AlertRows
+from provisioner.store.repositories.campaign_rows import CampaignRows
+from provisioner.store.repositories.case_rows import CaseRows
+from provisioner.store.rows import page_rows
+
+ROWS_MAX = 500  # of a node's journal: its last few journeys
+_PLANNED = frozenset({State.CONVERGING, State.VALIDATING, State.QUARANTINED, State.REPAIRING})
+
+
+async def situation(store: SqlStore, node: Node, plans: PlanCache, now: float) -> Situation:
+    """Everything known of `node` at `now` (seconds since the epoch)."""
+    page = partial(page_rows.journal_page, after=0, limit=ROWS_MAX, node=node.id, backwards=True)
+    rows, _ = await store.read(page)
+    active = partial(page_rows.operations_page, after="", limit=1, status="active", node=node.id)
+    operations = await store.read(active)
+    entries = await store.entries(node.id)
+    held = await store.certificate(node.certificate) if node.certificate else None
+    revoked = ""
+    if held is not None and await store.revoked(held.id):
+        told = [r.reason for r in await store.revocations() if r.certificate == held.id]
+        revoked = told[-1] if told else "no reason was recorded"
+    campaign, row = await _campaign(store, node)
+    alerts = [a for a in await AlertRows(store).alerts(node.id) if a.active]
+    operation = operations[0] if operations else None
+    past = history(entries, operation.id if operation else "")
+    return Situation(
+        node=node,
+        now=max([now, *(r["at"] for r in rows[:1])]),  # a simulated site's clock runs ahead
+        history=rows,
+        operation=operation,
+        under_way=tuple(e for e in entries if e.status in OPEN | {ActionStatus.UNCLEAR}),
+        plan=await _plan(store, node, plans, past),
+        certificate=held,
+        revoked=revoked,
+        case=await CaseRows(store).open_case(node.id),
+        campaign=campaign,
+        row=row,
+        alerts=tuple(alerts),
+    )
+
+
+async def _plan(store: SqlStore, node: Node, plans: PlanCache, past: History) -> Plan | None:
+    """What the planner would do from the last inventory; None where no plan is made."""
+    seen = await store.inventory(node.id)
+    if seen is None or node.state not in _PLANNED or not (node.release and node.profile):
+        return None
+    posed = PlanningNode(seen, node.release, node.profile, past, await neighbours(store, node))
+    return await asyncio.to_thread(plans.plan, posed)
+
+
+async def _campaign(store: SqlStore, node: Node) -> tuple[Campaign | None, CampaignRow | None]:
+    """The campaign that is not over and has this node still before it."""
+    book = CampaignRows(store)
+    for row in await book.active_rows():
+        if row.node == node.id and row.progress.state not in SETTLED:
+            return await book.campaign(row.campaign), row
+    return None, None

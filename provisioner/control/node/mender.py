@@ -1,0 +1,314 @@
+"""One turn of a node in repair: collect, diagnose, carry out a remedy, send it back to be proved.
+
+Rule: the case is written before anything is done and after, so that whoever takes over knows what
+was begun; a remedy's own acts are in the ledger under the case's words. A remedy that cannot be
+carried out is an answer like any other: the next one is chosen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from provisioner.control.node.observer import Observer
+from provisioner.control.node.retiring import Retirer
+from provisioner.execution.actions.hold import Hold
+from provisioner.execution.executor import Executor
+from provisioner.execution.repair.case_evidence import EvidenceCollector
+from provisioner.model.alert import Alert
+from provisioner.model.case import Case, Outcome, PartClass, RemedyTry, Stage, Suspect, Ticket
+from provisioner.model.matrix import Matrix
+from provisioner.model.node import Node, State
+from provisioner.model.operation import ActionStatus
+from provisioner.model.outcome import Blocker
+from provisioner.planning.certification.part_changes import doubtful
+from provisioner.planning.lifecycle.decide import PASSING
+from provisioner.planning.lifecycle.journey import may_enter
+from provisioner.planning.repair import case_policy as policy
+from provisioner.planning.repair import remedies, remedy_steps
+from provisioner.planning.repair.diagnosis import diagnose
+from provisioner.planning.repair.part_names import at_missing, gone_of, named, of_missing
+from provisioner.planning.repair.remedies import Later, Limits, People, Try
+from provisioner.ports import AlertBook, Clock, PortError, StaleWrite, Store
+from provisioner.ports.cases import CaseBook
+from provisioner.settings import Settings
+
+HOUR_S = 3600.0
+PATIENCE_S = 2 * HOUR_S  # what passes by itself is waited out so long, then it is not done
+CASES_MAX = 64  # of one node: earlier tries count against a remedy
+
+
+class Mender:
+    """The performer calls it for one node at a time."""
+
+    def __init__(
+        self,
+        store: Store,
+        book: CaseBook,
+        alerts: AlertBook | None,
+        clock: Clock,
+        settings: Settings,
+        *,
+        observer: Observer,
+        executor: Executor,
+        evidence: EvidenceCollector,
+        matrix: Matrix,
+        retirer: Retirer,
+    ) -> None:
+        self._store, self._book, self._alerts = store, book, alerts
+        self._clock, self._settings = clock, settings
+        self._observer, self._executor, self._evidence = observer, executor, evidence
+        self._matrix, self._retirer = matrix, retirer
+        self._limits = Limits(
+            resets_per_day=settings.repair_resets_per_day,
+            confidence_min=settings.repair_confidence_min,
+            shortest_s=settings.repair_pause_s,
+        )
+
+    async def turn(self, hold: Hold, node: Node) -> Sequence[Blocker]:
+        """One step of the node's open case; what passes by itself and is to be waited out."""
+        case = await self._book.open_case(node.id)
+        if case is None:
+            return ()  # it was closed meanwhile
+        try:
+            if case.stage is Stage.RETIRING or 0 < case.retire_at <= self._clock.now():
+                return await self._retirer.turn(hold, case, node)
+            if case.stage is not Stage.RETURNING and not policy.is_taken_over(node, case):
+                work = policy.describe_take_over(node)
+                await self._ask_to_work(case, work, "not taken over")
+                return ()
+            before_work = (Stage.OPENED, Stage.EVIDENCE, Stage.DIAGNOSIS)
+            if case.stage in before_work and policy.is_planned(case):
+                await self._ask_to_work(case, case.reason, "planned maintenance")
+                return ()
+            match case.stage:
+                case Stage.OPENED | Stage.EVIDENCE:
+                    await self._collect(case, node)
+                case Stage.DIAGNOSIS:
+                    await self._choose(case, node)
+                case Stage.REMEDY:
+                    return await self._carry_out(hold, case, node)
+                case Stage.MEASURING:
+                    await self._send_back(hold, node, f"{case.id}: the remedy is measured")
+                case Stage.RETURNING:
+                    why = f"{case.id}: it comes back from repair"
+                    await self._take_in(hold, node, why, doubts=doubtful(case))
+        except StaleWrite:
+            pass  # a person changed the case: it is looked at again
+        return ()
+
+    # --- evidence
+
+    async def _collect(self, case: Case, node: Node) -> None:
+        """Before anything is reset; after a remedy the same look measures it."""
+        now, tried = self._clock.now(), case.trying
+        since = tried.done_at if tried is not None else 0.0
+        inventory = await self._store.inventory(node.id)
+        found = await self._evidence.collect(node, inventory, deep=tried is None)
+        report = await self._store.report(node.id)
+        if report is not None and report.started_at < since:
+            report = None  # from before the remedy
+        alerts = [a for a in await self._standing(node) if a.last_at >= since]
+        faults = {f.key: f for f in policy.faults_of(node, report, alerts, case)}
+        for fault in (*policy.faults_of(node, found.report, ()), *found.faults):
+            faults.setdefault(fault.key, fault)
+        gone = gone_of(case.parts_before, inventory)
+        names = {
+            **of_missing(node.id, gone),
+            **await self._evidence.names(node, inventory, found),
+        }
+        placed = at_missing(faults.values(), gone, inventory)
+        seen = tuple(named(f, names) for f in placed)[: policy.FAULTS_MAX]
+        tries = case.tries
+        if tried is not None:
+            tries = (
+                *case.tries[:-1],
+                remedies.measured(tried, policy.keys(seen), now, well=False),
+            )
+        told = diagnose(seen, inventory, gone=gone)
+        changed = case.entered(
+            Stage.DIAGNOSIS,
+            self._clock.now(),
+            faults=seen,
+            suspects=told.suspects,
+            evidence={**case.evidence, **found.evidence},
+            gaps=tuple(found.gaps[:32]),
+            tries=tries,
+            next_at=0.0,
+        )
+        best = told.suspects[0]
+        detail = {
+            "case": case.id,
+            "suspect": f"{best.kind} {best.part}",
+            "confidence": best.confidence,
+            "rule": best.rule,
+            "evidence": len(found.evidence),
+            "gaps": len(found.gaps),
+            "effect": tries[-1].outcome if tried is not None else "",
+        }
+        await self._book.save_case(
+            changed, journal=[("case_diagnosed", node.id, detail)], now=self._clock.now()
+        )
+
+    async def _standing(self, node: Node) -> Sequence[Alert]:
+        if self._alerts is None:
+            return ()
+        return [a for a in await self._alerts.alerts(node.id) if a.active]
+
+    # --- the next remedy
+
+    async def _choose(self, case: Case, node: Node) -> None:
+        now = self._clock.now()
+        if case.retire_at:  # no remedy is tried on what goes
+            later = case.model_copy(update={"next_at": case.retire_at})
+            await self._book.save_case(later, now=now)
+            return
+        start = diagnose(case.faults, await self._store.inventory(node.id)).start
+        earlier = [c for c in await self._book.cases(node.id, CASES_MAX) if c.id != case.id]
+        past = [t for c in earlier for t in c.tries]
+        chosen = remedies.choose(case, start, past, self._limits, now)
+        if self._hopeless(case):
+            work = f"It fails again and again (score {case.score:g}): retire or replace the node."
+            chosen = People(rung=None, suspect=case.suspects[0], attempt=0, work=work)
+        if isinstance(chosen, Try) and (busy := await self._fleet(now)) is not None:
+            chosen = busy
+        match chosen:
+            case Later(at=at, why=why):
+                later = case.model_copy(update={"next_at": at, "note": why})
+                await self._book.save_case(later, now=now)
+            case People():
+                await self._ask_people(case, chosen, now)
+            case Try():
+                tried = RemedyTry(
+                    remedy=chosen.rung.remedy,
+                    part=chosen.suspect.part,
+                    kind=chosen.suspect.kind,
+                    attempt=chosen.attempt,
+                    started_at=now,
+                    before=policy.keys(case.faults),
+                )
+                note = f"{tried.remedy} for {tried.kind} {tried.part}: {chosen.rung.why}"
+                began = case.entered(Stage.REMEDY, now, tries=(*case.tries, tried), note=note)
+                row = ("case_remedy", node.id, {"case": case.id, "remedy": note})
+                await self._book.save_case(began, journal=[row], now=now)
+
+    def _hopeless(self, case: Case) -> bool:
+        """Whether people decide on the node itself first; once they did, its case goes on."""
+        asked = any(s.stage is Stage.HARDWARE for s in case.stages)
+        return case.score >= self._settings.repair_retire_score and not asked
+
+    async def _fleet(self, now: float) -> Later | None:
+        """A monitoring that errs must not reset the whole fleet at once."""
+        open_cases = await self._book.open_cases()
+        recent = sorted(
+            t.started_at
+            for c in open_cases
+            for t in c.tries
+            if now - t.started_at < HOUR_S and t.remedy in remedies.RESETS
+        )
+        most = self._settings.repair_remedies_per_hour
+        if len(recent) < most:
+            return None
+        why = f"{len(recent)} resets in the fleet within an hour"
+        return Later(at=recent[-most] + HOUR_S, why=why)
+
+    async def _ask_people(self, case: Case, chosen: People, now: float) -> None:
+        tries = case.tries
+        if chosen.rung is not None:
+            asked = RemedyTry(
+                remedy=chosen.rung.remedy,
+                part=chosen.suspect.part,
+                kind=chosen.suspect.kind,
+                attempt=chosen.attempt,
+                started_at=now,
+                before=policy.keys(case.faults),
+            )
+            tries = (*tries, asked)
+        # one ticket for each case: whoever is asked again is asked there
+        before = case.ticket if case.ticket is not None else Ticket(opened_at=now)
+        new = {"work": chosen.work, "closed_at": 0.0, "bundle": "", "problem": ""}
+        ticket = before.model_copy(update=new)
+        asked_case = case.entered(Stage.HARDWARE, now, tries=tries, note=chosen.work, ticket=ticket)
+        row = ("case_hardware", case.node, {"case": case.id, "work": chosen.work})
+        await self._book.save_case(asked_case, journal=[row], now=now)
+
+    async def _ask_to_work(self, case: Case, work: str, rule: str) -> None:
+        """Hand the whole case to people: nothing is diagnosed, and nothing is sent to the node."""
+        host = Suspect(part="host", kind=PartClass.HOST, confidence=0.0, rule=rule, why=case.reason)
+        asked = People(rung=None, suspect=host, attempt=0, work=work)
+        await self._ask_people(case, asked, self._clock.now())
+
+    # --- carrying it out
+
+    async def _carry_out(self, hold: Hold, case: Case, node: Node) -> Sequence[Blocker]:
+        tried = case.trying
+        assert tried is not None
+        patient = self._clock.now() - tried.started_at < PATIENCE_S
+        try:
+            failed = await self._remedy(hold, case, node, tried)
+        except PortError as error:
+            if patient:
+                raise  # what was begun is seen to its end by the next turn
+            failed = str(error)
+        now = self._clock.now()
+        if isinstance(failed, Blocker) and failed.reason in PASSING and patient:
+            return (failed,)
+        problem = str(failed)
+        if problem:
+            done = tried.model_copy(
+                update={"outcome": Outcome.NOT_DONE, "done_at": now, "detail": problem[:300]}
+            )
+            stage = Stage.DIAGNOSIS
+        else:
+            done, stage = tried.model_copy(update={"done_at": now}), Stage.MEASURING
+        changed = case.entered(stage, now, tries=(*case.tries[:-1], done))
+        row = ("case_done", node.id, {"case": case.id, "remedy": done.remedy, "problem": problem})
+        await self._book.save_case(changed, journal=[row], now=now)
+        return ()
+
+    async def _remedy(self, hold: Hold, case: Case, node: Node, tried: RemedyTry) -> Blocker | str:
+        """Carry out what the remedy consists of; why it was not done, or ""."""
+        inventory = await self._store.inventory(node.id)
+        words = f"{case.id} {tried.remedy} try {len(case.tries)}"
+        steps = remedy_steps.steps(tried, words, node, inventory, self._matrix)
+        if isinstance(steps, str):
+            return steps
+        for step in steps:
+            done = remedy_steps.latest(await self._store.entries(node.id), step)
+            if done is not None and done.status is ActionStatus.CONFIRMED:
+                continue  # before we were interrupted
+            if done is not None and done.status is ActionStatus.FAILED:
+                return done.outcome or "it failed"
+            assert inventory is not None
+            try:
+                problems = await self._executor.execute(hold, node, step, inventory)
+            finally:
+                self._observer.touched(node, step)
+            if problems:
+                return problems[0]
+        return ""
+
+    # --- back into the journey
+
+    async def _send_back(self, hold: Hold, node: Node, why: str) -> None:
+        """To its pins and its checks; one that was never identified begins anew."""
+        if node.profile and may_enter(node, State.CONVERGING, node.placement):
+            await self._enter(hold, node, State.CONVERGING, why, attempts=max(1, node.attempts))
+        else:
+            await self._take_in(hold, node, why)
+
+    async def _take_in(self, hold: Hold, node: Node, why: str, *, doubts: bool = True) -> None:
+        """As a stranger: parts and profile are read anew.
+
+        Without doubts what it is tested for follows from the parts that changed, and nothing else.
+        """
+        attempts = max(1, node.attempts) if doubts else 0
+        await self._enter(hold, node, State.DISCOVERED, why, profile="", attempts=attempts)
+
+    async def _enter(self, hold: Hold, node: Node, state: State, why: str, **more: object) -> None:
+        assert may_enter(node, state, node.placement), (node.id, node.state, state)
+        if node.certificate and not await self._store.revoked(node.certificate):
+            await self._store.revoke(node.certificate, why, self._clock.now())
+        changed = node.moved(state, self._clock.now(), blockers=(), note=why, **more)
+        blockers: list[str] = []
+        detail = {"from": node.state.value, "to": state.value, "why": why, "blockers": blockers}
+        await hold.record(node=changed, journal=[("state", detail)])

@@ -1,0 +1,367 @@
+"""Looks at everything that one decision needs, and nothing more: builds the `View` of a turn."""
+
+from __future__ import annotations
+
+from provisioner import components
+from provisioner.control.fabric.cohorts import Cohorts
+from provisioner.control.fabric.fabric_standing import FabricStanding
+from provisioner.control.node.choosing import choose
+from provisioner.control.node.neighbours import neighbours
+from provisioner.control.watch.alert_keeper import revoking
+from provisioner.execution.observe.collector import Collector
+from provisioner.execution.tenancy.tenancy import Tenancy
+from provisioner.model.erasure import ErasureReport
+from provisioner.model.inventory import DeviceKind, Inventory
+from provisioner.model.matrix import Matrix
+from provisioner.model.node import Boots, Node, NodeKind, Placement, State
+from provisioner.model.outcome import Blocker
+from provisioner.model.plan import Plan, Step, StepKind
+from provisioner.model.standing import Standing
+from provisioner.planning.certification import certification, gates
+from provisioner.planning.erasure import deployment, erasure
+from provisioner.planning.erasure.drives import find_strange_drives, list_erased
+from provisioner.planning.lifecycle.admission import neighbours_busy
+from provisioner.planning.lifecycle.decide import View
+from provisioner.planning.path.history import history
+from provisioner.planning.path.planner import plan
+from provisioner.planning.release import handover
+from provisioner.planning.release.entitlement import find_trespasses, foreign, is_stranger
+from provisioner.planning.release.port_isolation import placement_of
+from provisioner.planning.repair.case_policy import waits_for
+from provisioner.ports import AlertBook, Clock, Store
+from provisioner.ports.cases import CaseBook
+from provisioner.ports.telemetry import SILENCE, Telemetry
+from provisioner.settings import Settings
+
+
+class Observer:
+    """`matrix` is the one in force; its digest goes into every certificate."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        settings: Settings,
+        collector: Collector,
+        tenancy: Tenancy,
+        matrix: Matrix,
+        book: AlertBook | None = None,
+        cases: CaseBook | None = None,
+        telemetry: Telemetry = SILENCE,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._settings = settings
+        self._collector = collector
+        self._tenancy = tenancy
+        self._matrix = matrix
+        self._book = book  # None: alerts are nobody's business here
+        self._cases = cases  # None: nothing is repaired here
+        self._telemetry = telemetry
+        self._erasure = erasure.policy_of(settings)
+        self.cohorts = Cohorts(store, clock)
+        self._fabric = FabricStanding(store, clock, settings)
+        self.matrix_digest = matrix.digest()
+
+    async def observe(self, node: Node, operation: str) -> View:
+        """What `lifecycle.decide` needs to know about this node in its present state."""
+        match node.state:
+            case State.DISCOVERED:
+                known = await self._store.inventory(node.id)
+                return View(identified=bool(node.profile) and known is not None)
+            case State.INTAKE:
+                return await self._place(node, View())
+            case State.DRAINING:
+                repair = await self._repair(node)
+                return await self._place(node, View(owed=self._owed(node), repair=repair))
+            case State.REPAIRING:
+                view = View(repair=await self._repair(node))
+                if view.repair != "" or node.kind is NodeKind.SWITCH or is_stranger(node):
+                    return view
+                seen = await self._place(node, view)
+                return view if seen.unseen else seen  # a silent leaf does not hold a repair up
+            case State.CONVERGING:
+                return await self._converging(node, operation)
+            case State.VALIDATING:
+                return await self._validating(node, operation)
+            case State.CERTIFIED | State.RELEASED:
+                return await self._certified(node)
+        return View()
+
+    async def objections(self, node: Node, vrf: str) -> tuple[Blocker, ...]:
+        """Why a node that is being released may not be handed over, by the rows as they are now.
+
+        Nothing is asked of a device, so that this can be read before each leaf is changed.
+        """
+        stored = await self._store.node(node.id)
+        if stored is None or not handover.is_unchanged(node, stored):
+            return (handover.changed(node.id, "its state, tenant or certificate is another now"),)
+        return await self._objections(node, vrf, await self._store.inventory(node.id))
+
+    async def standing(self, node: Node, vrf: str) -> Standing | tuple[Blocker, ...]:
+        """All parts read anew: what the record of a handover depends on, or why it may not be."""
+        inventory, unseen = await self._collector.collect(node)
+        if inventory is None or unseen:
+            return unseen
+        if found := await self._objections(node, vrf, inventory):
+            return found
+        return handover.standing_of(node, inventory, vrf)
+
+    async def _objections(
+        self, node: Node, vrf: str, inventory: Inventory | None
+    ) -> tuple[Blocker, ...]:
+        certificate = await self._store.certificate(node.certificate)
+        if certificate is None or inventory is None:
+            return (handover.changed(node.id, "its certificate or its inventory is not stored"),)
+        now = self._clock.now()
+        tenants = {t.name: t.vrf for t in await self._store.tenants()}
+        return handover.objections(
+            node,
+            certificate,
+            inventory,
+            alerts=await revoking(self._book, self._store, node, now),
+            accused=await self._fabric.accused(node, certificate),
+            signed=await self._store.attested(certificate),
+            revoked=await self._store.revoked(certificate.id),
+            moved_on=tenants.get(node.tenant) != vrf,
+            now=now,
+        )
+
+    def touched(self, node: Node, step: Step) -> None:
+        """A step was carried out: what it may have changed is read anew."""
+        if step.kind is StepKind.ACTIVATE:
+            self._collector.forget(node.id)
+        elif not step.method.startswith("playbook_"):  # in-band facts are read at every turn
+            self._collector.forget(node.id, step.bmcs)
+
+    async def _busy(self, node: Node) -> tuple[str, ...]:
+        """Switches on its cables that are not in service; only these are read, not the fleet."""
+        return neighbours_busy(node, await self._store.nodes_named({p.switch for p in node.ports}))
+
+    async def _repair(self, node: Node) -> str | None:
+        """What the node's open case waits for ("": nothing); None if it has none."""
+        case = None if self._cases is None else await self._cases.open_case(node.id)
+        return None if case is None else waits_for(case, self._clock.now())
+
+    async def _offends(self, node: Node) -> bool:
+        """Whether the node's open case asks for deeper tests."""
+        case = None if self._cases is None else await self._cases.open_case(node.id)
+        return case is not None and case.deeper
+
+    async def collect(self, node: Node) -> tuple[Inventory | None, tuple[Blocker, ...]]:
+        """A full inventory, or why there is none."""
+        return await self._collector.collect(node)
+
+    async def _place(self, node: Node, view: View) -> View:
+        if node.kind is NodeKind.SWITCH:
+            return view.model_copy(update={"placement": Placement.NONE})
+        read = await self._tenancy.read(node.ports)
+        if isinstance(read, Blocker):
+            return view.model_copy(update={"unseen": (*view.unseen, read)})
+        if node.state is State.INTAKE and is_stranger(node) and (no := foreign(node, read)):
+            return view.model_copy(update={"foreign": no})
+        placement, vrf = placement_of(node.ports, read)
+        vrf_of = {t.name: t.vrf for t in await self._store.tenants()}
+        found = find_trespasses(node, read, vrf_of)
+        return view.model_copy(update={"placement": placement, "vrf": vrf, "trespass": found})
+
+    async def _converging(self, node: Node, operation: str) -> View:
+        view = await self._place(node, View(owed=self._owed(node)))
+        if view.unseen or (
+            node.kind is NodeKind.HOST and view.placement is not Placement.MAINTENANCE
+        ):
+            return view
+        if view.owed:
+            return view  # nothing is planned for a node that is not clean
+        if node.boots is not Boots.SYSTEM:
+            return await self._without_system(node, operation, view)
+        last = await self._store.inventory(node.id)
+        fresh_s = self._settings.fresh_s
+        inventory, unseen = await self._collector.refresh(node, last, fresh_s=fresh_s)
+        if inventory is None or unseen:
+            return view.model_copy(update={"unseen": unseen})
+        found = await self._plan(node, inventory, operation)
+        busy = await self._busy(node)
+        return view.model_copy(
+            update={"inventory": inventory, "plan": found, "neighbours_busy": busy}
+        )
+
+    async def bare(self, node: Node) -> tuple[Inventory | None, tuple[Blocker, ...]]:
+        """What the BMCs alone show."""
+        return await self._collector.without_system(node, None)
+
+    def disks_of(self, node: Node) -> int:
+        """Disks in the bill of materials of the node's profile; 0: it does not say."""
+        release = self._matrix.releases.get(node.release)
+        profile = release.profiles.get(node.profile) if release is not None else None
+        return profile.match.devices.get(DeviceKind.STORAGE.value, 0) if profile else 0
+
+    def _owed(self, node: Node) -> tuple[Blocker, ...]:
+        return erasure.owed(node, self._erasure)
+
+    async def _without_system(self, node: Node, operation: str, view: View) -> View:
+        """A host in the maintenance image: its system comes first, all else when it is up."""
+        last = await self._store.inventory(node.id)
+        inventory, unseen = await self._collector.without_system(node, last)
+        if inventory is None or unseen:
+            return view.model_copy(update={"unseen": unseen})
+        found = await self._system_first(node, inventory, operation, running=False)
+        assert found is not None
+        return view.model_copy(update={"inventory": inventory, "plan": found})
+
+    async def _validating(self, node: Node, operation: str) -> View:
+        busy = await self._busy(node)
+        place = await self._place(node, View())
+        if place.unseen or (
+            node.kind is NodeKind.HOST and place.placement is not Placement.MAINTENANCE
+        ):
+            return place
+        if owed := self._owed(node):
+            return place.model_copy(update={"owed": owed})
+        # blockers and certificate are about what was just read
+        node = node.model_copy(update={"placement": place.placement, "vrf": place.vrf})
+        report = await self._store.report(node.id)
+        waiting = await self._fabric.waiting(node, report)
+        if waiting is not None:
+            return waiting.model_copy(update={"neighbours_busy": busy})
+        if report is not None and report.started_at >= node.entered_at:
+            # parts were read for these checks, and no part changes without a boot or a version
+            last = await self._store.inventory(node.id)
+            inventory, unseen = await self._collector.refresh(node, last)
+        else:
+            inventory, unseen = await self._collector.collect(node)
+        if inventory is None or unseen:
+            return View(unseen=unseen)
+        found = await self._plan(node, inventory, operation)
+        strange = find_strange_drives(await self._known_drives(node), inventory)
+        if strange:
+            told = {"inventory": inventory, "strange_drives": strange}
+            return place.model_copy(update=told)
+        if report is not None and not certification.judges(report, inventory, node):
+            report = None
+        selection = await choose(
+            self._store,
+            self._settings,
+            self._fabric,
+            node,
+            inventory,
+            self._clock.now(),
+            deeper=await self._offends(node),
+        )
+        blockers: tuple[Blocker, ...] = ()
+        if report is not None:
+            blockers = certification.blockers(
+                node=node,
+                inventory=inventory,
+                plan=found,
+                report=report,
+                now=self._clock.now(),
+                demanded=None if selection is None else selection.demanded,
+            )
+        return View(
+            inventory=inventory,
+            placement=place.placement,
+            vrf=place.vrf,
+            plan=found,
+            neighbours_busy=busy,
+            selection=selection,
+            report=report,
+            report_blockers=blockers,
+            fabric=await self._fabric.outcome(node, report),
+        )
+
+    async def _certified(self, node: Node) -> View:
+        view = View()
+        if node.state is State.CERTIFIED and node.kind is NodeKind.HOST:
+            view = await self._place(node, view)
+            if view.unseen or view.placement is not Placement.MAINTENANCE:
+                return view  # a release was cut short: nothing else is looked at before the fence
+        certificate = await self._store.certificate(node.certificate)
+        problems = await revoking(self._book, self._store, node, self._clock.now())
+        if problems and not await self._store.revoked(node.certificate):
+            told = {"certificate": certificate, "certificate_blockers": problems}
+            return view.model_copy(update=told)  # nothing more need be seen to believe it
+        last = await self._store.inventory(node.id)
+        if node.state is State.CERTIFIED and node.tenant:
+            # parts are read anew before a tenant gets it: drives are exchanged without a boot
+            inventory, unseen = await self._collector.collect(node)
+        else:
+            inventory, unseen = await self._collector.refresh(node, last)
+        if inventory is not None and last is not None and inventory.boot_id != last.boot_id:
+            inventory, unseen = await self._collector.collect(node)  # parts may be others now
+        if inventory is None or unseen:
+            return view.model_copy(update={"unseen": unseen})
+        strange: tuple[str, ...] = ()
+        if node.state is State.CERTIFIED:
+            strange = find_strange_drives(await self._known_drives(node), inventory)
+        if certificate is not None:
+            problems += certification.validity(
+                certificate=certificate,
+                inventory=inventory,
+                node=node,
+                signed=await self._store.attested(certificate),
+                revoked=await self._store.revoked(certificate.id),
+                now=self._clock.now(),
+                absence_counts=self._book is None or node.state is not State.RELEASED,
+            )
+            if node.state is State.CERTIFIED and node.kind is NodeKind.HOST:
+                problems += await self.cohorts.unlike(node, inventory)
+                problems += gates.refused(certificate, self._settings.gates_to_release)
+        problems = tuple(dict.fromkeys((*problems, *await self._fabric.accused(node, certificate))))
+        tenants = {t.name: t for t in await self._store.tenants()}
+        tenant = tenants.get(node.tenant)
+        return View(
+            inventory=inventory,
+            placement=view.placement,
+            vrf=view.vrf,
+            certificate=certificate,
+            certificate_blockers=problems,
+            strange_drives=strange,
+            neighbours_busy=await self._busy(node),
+            tenant_vrf=tenant.vrf if tenant else "",
+            in_session=await self._fabric.in_session(node),
+        )
+
+    async def _known_drives(self, node: Node) -> tuple[str, ...] | None:
+        """Serials of the drives that were delivered or erased; None: they were never recorded.
+
+        A node of an earlier release has no such record of its own: its last erasure has it.
+        """
+        if node.drives is not None or not node.erasure:
+            return node.drives
+        kept = await self._store.evidence(node.erasure)
+        return None if kept is None else list_erased(ErasureReport.model_validate_json(kept))
+
+    async def _system_first(
+        self, node: Node, inventory: Inventory, operation: str, *, running: bool
+    ) -> Plan | None:
+        return deployment.system_first(
+            inventory,
+            self._matrix,
+            node.release,
+            node.profile,
+            running=running,
+            history=history(await self._store.entries(node.id), operation),
+            production=self._settings.production,
+        )
+
+    async def _plan(self, node: Node, inventory: Inventory, operation: str) -> Plan:
+        first = await self._system_first(node, inventory, operation, running=True)
+        if first is not None:
+            return first
+        past = history(await self._store.entries(node.id), operation)
+        around = await neighbours(self._store, node)
+        with self._telemetry.plan() as made:
+            found = plan(
+                inventory,
+                self._matrix,
+                node.release,
+                node.profile,
+                kinds=components.ALL,
+                history=past,
+                neighbours=around,
+                production=self._settings.production,
+                leave=frozenset(self._settings.switch_methods_allowed),
+            )
+            made.append(found)
+        return found

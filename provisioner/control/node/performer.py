@@ -1,0 +1,366 @@
+"""Acts on one decision and records it: the only place that changes a node's state.
+
+Rule: a state is entered only through `_enter`, which asks the table; only this file reaches
+`execution/tenancy`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from provisioner.control.node.certifier import Certifier
+from provisioner.control.node.disruptions import Disruptions
+from provisioner.control.node.mender import Mender
+from provisioner.control.node.observer import Observer
+from provisioner.control.node.sanitizing import sanitize
+from provisioner.control.watch.trespasses import Trespasses
+from provisioner.execution.actions.hold import Hold
+from provisioner.execution.executor import Executor
+from provisioner.execution.observe.identify import Identifier
+from provisioner.execution.steps.erasure import Eraser
+from provisioner.execution.tenancy.release_recheck import Rechecks
+from provisioner.execution.tenancy.release_sequence import Releases, journalled, proved
+from provisioner.execution.tenancy.tenancy import Tenancy
+from provisioner.model.node import Node, Placement, State
+from provisioner.model.operation import LedgerEntry
+from provisioner.model.outcome import Blocker, Reason
+from provisioner.model.plan import Step
+from provisioner.model.standing import Standing
+from provisioner.model.tenant import MAINTENANCE_VRF, PortPlacement
+from provisioner.planning.certification import certification
+from provisioner.planning.erasure.drives import list_drives, owe_erasure
+from provisioner.planning.lifecycle.decide import (
+    PASSING,
+    Certify,
+    Enter,
+    Execute,
+    Fence,
+    Identify,
+    Mend,
+    Prove,
+    Release,
+    Rest,
+    Sanitize,
+    Turn,
+    Validate,
+    View,
+)
+from provisioner.planning.lifecycle.journey import may_enter
+from provisioner.planning.release import entitlement
+from provisioner.ports import Clock, StaleWrite, Store
+from provisioner.settings import Settings
+
+Problems = Sequence[Blocker]
+STANDING_TRIES_MAX = 3  # readings of all parts at the end of a release
+
+
+class Performer:
+    """Carries out turns, each on one node."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        settings: Settings,
+        *,
+        observer: Observer,
+        identifier: Identifier,
+        executor: Executor,
+        tenancy: Tenancy,
+        eraser: Eraser,
+        certifier: Certifier,
+        mender: Mender | None = None,
+        rechecks: Rechecks | None = None,
+        trespasses: Trespasses | None = None,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._settings = settings
+        self._observer = observer
+        self._identifier = identifier
+        self._executor = executor
+        self._tenancy = tenancy
+        self._releases = Releases(tenancy.site, store, tenancy, rechecks)
+        self._eraser = eraser
+        self._certifier = certifier
+        self._mender = mender
+        self._trespasses = trespasses or Trespasses(store, clock)
+        self._disruptions = Disruptions(store, settings.switches_down_percent)
+
+    async def perform(self, hold: Hold, node: Node, turn: Turn, view: View | None) -> Problems:
+        """Do what was decided; what stood in the way, or nothing."""
+        match turn:
+            case Enter():
+                entering = owe_erasure(node) if turn.owes_erasure else node
+                return await self._enter(
+                    *(hold, entering, turn.state, turn.why, turn.blockers),
+                    keeps_certificate=turn.expired,
+                )
+            case Identify():
+                return await self._identify(hold, node)
+            case Fence():
+                return await self._fence(hold, node, turn.trespass)
+            case Sanitize():
+                return await sanitize(self._store, self._observer, self._eraser, hold, node)
+            case Mend():
+                assert self._mender is not None
+                return await self._mender.turn(hold, node)
+            case Execute():
+                assert view is not None
+                return await self._execute(hold, node, turn.step, view)
+            case Validate():
+                assert view is not None
+                return await self._certifier.validate(hold, node, view)
+            case Prove():
+                assert view is not None
+                return await self._certifier.prove(hold, node, view)
+            case Certify():
+                assert view is not None
+                assert view.inventory is not None
+                if node.drives is None:  # taken in by an earlier release
+                    node = node.model_copy(update={"drives": list_drives(view.inventory)})
+                return await self._certifier.certify(hold, node, view)
+            case Release():
+                return await self._release(hold, node, turn.vrf)
+            case Rest() if node.state is State.RELEASED and view is not None:
+                return await self._watched(hold, node, turn.why, view)
+        return ()
+
+    async def resume(
+        self, hold: Hold, node: Node, entries: Sequence[LedgerEntry]
+    ) -> Blocker | None:
+        """See every open ledger row to its end before anything new is decided."""
+        inventory = await self._store.inventory(node.id)
+        if inventory is None:
+            inventory, unseen = await self._observer.collect(node)
+            if unseen:
+                return unseen[0]
+        assert inventory is not None
+        for entry in entries:
+            problem = await self._executor.resume(hold, node, entry, inventory)
+            if problem is not None:
+                return problem
+        return None
+
+    async def _enter(
+        self,
+        hold: Hold,
+        node: Node,
+        state: State,
+        why: str,
+        blockers: Problems,
+        *,
+        keeps_certificate: bool = False,
+        **more: Any,
+    ) -> Problems:
+        assert may_enter(node, state, node.placement), (node.id, node.state, state, node.placement)
+        if state is State.CONVERGING and (wrong := await self._releases.miscabled(node)):
+            state, why, blockers = State.QUARANTINED, str(wrong[0]), wrong
+        if state is State.CONVERGING and node.certificate and not keeps_certificate:
+            await self._store.revoke(node.certificate, why, self._clock.now())
+        changed = node.moved(state, self._clock.now(), blockers=tuple(blockers), note=why, **more)
+        detail = {
+            "from": node.state.value,
+            "to": state.value,
+            "why": why,
+            "blockers": [b.model_dump(mode="json") for b in blockers],
+            "tenant": node.tenant,  # whose it was: billing ends by this
+        }
+        await hold.record(node=changed, journal=[("state", detail)])
+        return ()
+
+    async def _watched(self, hold: Hold, node: Node, why: str, view: View) -> Problems:
+        """What was seen of a node that serves a tenant: told to people, never acted upon."""
+        found = view.certificate_blockers
+        # that it was revoked is our own doing: the cause comes before it
+        causes = tuple(b for b in found if b.reason is not Reason.CERTIFICATE_INVALID) or found
+        if certification.lost(causes) and not await self._store.revoked(node.certificate):
+            await self._store.revoke(node.certificate, str(causes[0]), self._clock.now())
+        if causes != node.blockers:
+            told = [b.model_dump(mode="json") for b in causes]
+            note = f"attention: {causes[0]}" if causes else why
+            changed = node.model_copy(update={"blockers": causes, "note": note})
+            await hold.record(node=changed, journal=[("attention", {"blockers": told})])
+        await hold.record(inventory=view.inventory)  # the next look compares its boot with this
+        return ()
+
+    async def _identify(self, hold: Hold, node: Node) -> Problems:
+        result = await self._identifier.identify(node, hold)
+        if result.blockers:
+            if result.inventory is not None:  # for people; without a profile it is never used
+                await hold.record(inventory=result.inventory, journal=[("surveyed", {})])
+            return result.blockers
+        await hold.record(
+            node=result.node, inventory=result.inventory, journal=[("identified", result.facts)]
+        )
+        return ()
+
+    async def _fence(
+        self, hold: Hold, node: Node, trespass: Sequence[PortPlacement] = ()
+    ) -> Problems:
+        """Into the maintenance VRF; the placement is recorded as read back, whatever it is.
+
+        A node that stood in a customer's VRF without a handover is fenced without any wait; unless
+        it was a customer's before, the answer is the blocker that it waits with for a person.
+        """
+        if trespass:
+            where = {"placement": node.placement, "vrf": node.vrf}
+            noted = await self._trespasses.note(node, trespass, "its driver")
+            node = noted.model_copy(update=where)
+        if node.placement is Placement.CUSTOMER and not trespass:
+            outcome = await self._releases.reclaim(node)
+        else:  # nobody knows where it is: the move is the fastest fence
+            outcome = await self._tenancy.move(node.ports, MAINTENANCE_VRF)
+        if outcome.blockers:
+            stored = await self._store.node(node.id)
+            # `node` is as it was seen in this turn; what counts is what is written down of it
+            unsaid = stored is not None and stored.placement is not Placement.MIXED
+            if unsaid and (outcome.placements or node.placement is Placement.MIXED):
+                unsure = node.model_copy(update={"placement": Placement.MIXED, "vrf": ""})
+                await self._record_fence(hold, unsure, {"confirmed": False})
+            return outcome.blockers
+        fenced = node.model_copy(
+            update={
+                "placement": Placement.MAINTENANCE,
+                "vrf": MAINTENANCE_VRF,
+                "fenced_at": self._clock.now(),
+                "taken": False,
+            }
+        )
+        placements = [p.model_dump(mode="json") for p in outcome.placements]
+        await self._record_fence(hold, fenced, {"confirmed": True, "placements": placements})
+        if node.state is State.DRAINING or node.taken:
+            return ()  # it was a customer's by our own record, or a person knows of it
+        return entitlement.trespass(trespass)
+
+    async def _record_fence(self, hold: Hold, node: Node, detail: dict[str, Any]) -> None:
+        """Write row and journal; where the row is stale, the journal still keeps what was done."""
+        try:
+            await hold.record(node=node, journal=[("fence", detail)])
+        except StaleWrite:
+            await hold.record(journal=[("fence", {**detail, "row": "changed meanwhile"})])
+            raise
+
+    async def _execute(self, hold: Hold, node: Node, step: Step, view: View) -> Problems:
+        assert view.inventory is not None
+        try:
+            note = f"{step.title}: {step.reason}"
+            stored = await hold.record(node=node.model_copy(update={"note": note}))
+            assert stored is not None
+            node = stored
+            async with self._telling(hold, node, step, note):
+                problems = await self._executor.execute(hold, node, step, view.inventory)
+            await self._disruptions.over(hold)
+            await self._store.journal(
+                "step",
+                node.id,
+                {"step": step.title, "problems": [str(p) for p in problems]},
+                self._clock.now(),
+            )
+            return problems
+        finally:
+            self._observer.touched(node, step)
+
+    @asynccontextmanager
+    async def _telling(self, hold: Hold, node: Node, step: Step, note: str) -> AsyncIterator[None]:
+        """Meanwhile, the node's note says which task of a playbook runs; nothing depends on it."""
+        if not step.method.startswith("playbook_"):
+            yield
+            return
+
+        writing = asyncio.Lock()  # a write that is cut off would leave the hold behind its row
+
+        async def tell() -> None:
+            told, mine = "", node
+            while True:
+                await self._clock.sleep(self._settings.poll_s / 4)
+                doing = self._executor.doing(node.id)
+                if not doing or doing == told:
+                    continue
+                async with writing:
+                    told, changed = doing, mine.model_copy(update={"note": f"{note} [{doing}]"})
+                    mine = await hold.record(node=changed) or mine
+
+        telling = asyncio.create_task(tell())
+        try:
+            yield
+        finally:
+            async with writing:
+                telling.cancel()
+            await asyncio.gather(telling, return_exceptions=True)  # a newer row wins, in silence
+
+    async def admit(self, hold: Hold, node: Node, step: Step) -> tuple[str, ...]:
+        """Why a step must wait; nothing: its place is taken, and `perform` gives it back."""
+        return await self._disruptions.admit(hold, node, step)
+
+    async def _release(self, hold: Hold, node: Node, vrf: str) -> Problems:
+        """Into the tenant's VRF, with proof; anything less than proof goes back to maintenance."""
+        assert node.placement is Placement.MAINTENANCE
+        assert node.certificate
+        # from here on its ports may be anywhere: whoever finds it after a crash must not believe
+        # that it is fenced
+        # ... nor that it is clean
+        changes = {"placement": Placement.MIXED, "vrf": "", "served": node.tenant}
+        leaving = node.model_copy(update=changes)
+        stored = await hold.record(node=leaving)
+        assert stored is not None
+        node = stored
+        against: list[Blocker] = []
+
+        async def objections() -> Sequence[Blocker]:
+            against[:] = await self._observer.objections(node, vrf)
+            return against
+
+        outcome = await self._releases.release(node, vrf, objections)
+        if against:
+            return await self._release_refused(hold, node, vrf, against)
+        if outcome.blockers:
+            rows = [str(r) for r in outcome.rows if r.bad]
+            await hold.record(journal=[("release_refused", {"vrf": vrf, "rows": rows[:20]})])
+            back = await self._fence(hold, node)
+            return (*outcome.blockers, *back)
+        standing = await self._standing(node, vrf)
+        if not isinstance(standing, Standing):
+            return await self._release_refused(hold, node, vrf, standing)
+        now = self._clock.now()
+        proof = proved(node, vrf, outcome, await self._store.certificate(node.certificate), now)
+        # entered only now: `may_enter` is asked with the placement that was just proved
+        moved = node.model_copy(update={"placement": Placement.CUSTOMER, "vrf": vrf})
+        assert may_enter(moved, State.RELEASED, Placement.CUSTOMER)
+        released = moved.moved(State.RELEASED, now, blockers=(), note=f"released to {node.tenant}")
+        try:
+            await hold.record(
+                node=released,
+                proof=proof,
+                journal=[("released", journalled(proof))],
+                standing=standing,
+            )
+        except StaleWrite as stale:
+            return await self._release_refused(hold, node, vrf, (), str(stale))
+        return ()
+
+    async def _standing(self, node: Node, vrf: str) -> Standing | Problems:
+        """Read all parts anew; a lost answer is asked for again before the release is given up."""
+        for attempt in range(STANDING_TRIES_MAX):
+            if attempt:
+                await self._clock.sleep(self._settings.switch_poll_s)
+            standing = await self._observer.standing(node, vrf)
+            if isinstance(standing, Standing) or any(b.reason not in PASSING for b in standing):
+                break
+        return standing
+
+    async def _release_refused(
+        self, hold: Hold, node: Node, vrf: str, against: Problems, stale: str = ""
+    ) -> Problems:
+        """Fence a node whose standing was lost while its ports moved; it is then decided anew.
+
+        Only failures that pass by themselves are returned, so that the reconciler waits for them.
+        """
+        rows = [stale] if stale else [str(b) for b in against[:20]]
+        await hold.record(journal=[("release_refused", {"vrf": vrf, "rows": rows})])
+        back = await self._fence(hold, node)
+        waits = [b for b in against if b.reason in PASSING and b.reason is not Reason.PRECONDITION]
+        return (*waits, *back)

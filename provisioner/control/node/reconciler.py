@@ -1,0 +1,191 @@
+"""One node, one turn: observe, decide, act, record. Start, event, timer and crash are one path.
+
+The reconciler is told only which operation to drive, never what changed. It may be stopped at any
+await; whoever drives the operation next begins by looking into what was left open.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+
+from provisioner.control.node.observer import Observer
+from provisioner.control.node.performer import Performer
+from provisioner.execution.actions.hold import Hold
+from provisioner.execution.actions.once import blocked
+from provisioner.model.node import Node
+from provisioner.model.operation import OperationStatus
+from provisioner.model.outcome import Blocker, Reason
+from provisioner.planning.lifecycle.decide import (
+    Enter,
+    Execute,
+    Rest,
+    Turn,
+    Wait,
+    after_failure,
+    decide,
+)
+from provisioner.planning.lifecycle.journey import JOURNEY
+from provisioner.planning.path.history import open_entries
+from provisioner.ports import Clock, DamagedRow, Fenced, PortError, StaleWrite, Store, StoreFailed
+from provisioner.runtime.log_context import about
+from provisioner.settings import Settings
+
+log = logging.getLogger(__name__)
+WAITS_MAX = 8  # blockers of one wait that are written down
+
+
+class Reconciler:
+    """Drives operations; one instance serves all nodes of a daemon."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        settings: Settings,
+        observer: Observer,
+        performer: Performer,
+        sure: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._settings = settings
+        self._observer = observer
+        self._performer = performer
+        self._sure = sure  # waits while the time is in doubt
+        # whether a peer shall go on with an operation; set by whoever made the engine
+        self.leaves: Callable[[str], bool] = lambda _operation: False
+
+    async def drive(self, operation_id: str) -> None:
+        """Drive one operation until its node rests. Re-enterable from any point."""
+        try:
+            operation = await self._store.take(operation_id)
+        except Fenced:
+            return  # it is over
+        except DamagedRow as error:
+            log.error("operation %s is not driven: %s", operation_id, error)
+            return
+        hold = Hold(self._store, self._clock, operation)
+        with about(node=operation.node, operation=operation.id):
+            await self._driven(hold)
+
+    async def _driven(self, hold: Hold) -> None:
+        operation = hold.operation
+        try:
+            await self._turns(hold)
+        except Fenced:
+            log.info("operation %s: another driver has taken it over", operation.id)
+        except DamagedRow as error:  # of this node: whatever else is stored, it is not driven
+            log.error("operation %s of %s: parked: %s", operation.id, operation.node, error)
+            await self._park(hold, error.blocker())
+        except StoreFailed:
+            raise  # ends the daemon: the node is not to blame, and whoever comes next looks again
+        except Exception:  # our own bug: parked and reported, never retried
+            log.exception("operation %s of %s: parked", operation.id, operation.node)
+            await self._park(hold, _bug(operation.node))
+
+    async def _turns(self, hold: Hold) -> None:
+        failures = unseen = 0  # in a row: acts that failed, looks that showed nothing
+        while True:
+            if self._sure is not None:
+                await self._sure()
+            node = await self._store.node(hold.operation.node)
+            assert node is not None
+            if (damaged := self._store.damaged().get(node.id)) is not None:
+                await self._park(hold, damaged)
+                return
+            try:
+                turn, blockers = await self._turn(hold, node)
+                unseen = unseen + 1 if blockers and isinstance(turn, Wait) else 0
+                failures = failures + 1 if blockers and not unseen else failures
+                if blockers:
+                    turn = await self._fail(hold, tuple(blockers), unseen or failures)
+            except StaleWrite:
+                continue  # somebody (a person, the allocator) changed the node: look again
+            except DamagedRow as error:
+                if error.node in ("", node.id):
+                    raise
+                log.error("%s waits: %s", node.id, error)  # another node's row: that one is parked
+                await self._clock.sleep(self._settings.retry_s)
+                continue
+            if not (blockers or isinstance(turn, Wait)) or isinstance(turn, Enter):
+                failures = 0  # waiting is no success of what failed before
+            if isinstance(turn, Rest):
+                await self._store.end_operation(hold.operation, OperationStatus.DONE, turn.why)
+                return
+            if isinstance(turn, Wait):
+                await self._note(hold, turn.why, blockers)
+            if not failures and not unseen and self.leaves(hold.operation.id):
+                return  # between two turns nothing is known here that is not stored
+            if isinstance(turn, Wait):
+                await self._clock.sleep(min(turn.after_s, self._settings.retry_max_s))
+
+    async def _fail(self, hold: Hold, blockers: tuple[Blocker, ...], failures: int) -> Turn:
+        """What follows a turn that failed; a lasting failure is entered at once."""
+        node = await self._store.node(hold.operation.node)
+        assert node is not None
+        turn = after_failure(node, blockers, failures=failures, retry_s=self._settings.retry_s)
+        if isinstance(turn, Enter):
+            await self._performer.perform(hold, node, turn, None)
+        return turn
+
+    async def _turn(self, hold: Hold, node: Node) -> tuple[Turn, Sequence[Blocker]]:
+        """One turn; the decision, and what stood in its way."""
+        try:
+            unfinished = open_entries(await self._store.entries(node.id))
+            if unfinished:
+                problem = await self._performer.resume(hold, node, unfinished)
+                if problem is not None:
+                    return Rest(why=str(problem)), (problem,)
+            view = await self._observer.observe(node, hold.operation.id)
+            if view.placement is not None:  # the newest proof of where its ports are
+                node = node.model_copy(update={"placement": view.placement, "vrf": view.vrf})
+            turn = decide(node, view, self._settings.poll_s)
+            if view.unseen:
+                return turn, view.unseen
+            if isinstance(turn, Execute):
+                waiting = await self._performer.admit(hold, node, turn.step)
+                if waiting:
+                    return Wait(after_s=self._settings.poll_s, why=waiting[0]), ()
+            problems = await self._performer.perform(hold, node, turn, view)
+        except PortError as error:
+            problem = blocked(error, node.id)
+            return Rest(why=str(problem)), (problem,)
+        return self._within_limit(node, turn), problems
+
+    def _within_limit(self, node: Node, turn: Turn) -> Turn:
+        """A wait beyond the state's limit is said loudly; it does not change the state."""
+        limit_s = JOURNEY[node.state].limit_s
+        if isinstance(turn, Wait) and self._clock.now() - node.entered_at > limit_s:
+            log.warning(
+                "%s is %s for longer than %.0f s: %s", node.id, node.state, limit_s, turn.why
+            )
+        return turn
+
+    async def _note(self, hold: Hold, why: str, blockers: Sequence[Blocker]) -> None:
+        """Record what the node waits for, where people look for it, with what would help."""
+        node = await self._store.node(hold.operation.node)
+        if node is not None and node.note != why:
+            told = [b.model_dump(mode="json") for b in blockers[:WAITS_MAX]]
+            journal = [("waits", {"blockers": told})] if told else ()
+            await hold.record(node=node.model_copy(update={"note": why}), journal=journal)
+
+    async def _park(self, hold: Hold, why: Blocker) -> None:
+        node = await self._store.node(hold.operation.node)
+        assert node is not None
+        parked = node.model_copy(update={"blockers": (why,), "note": str(why)})
+        journal = [("parked", {"node": node.id, "why": str(why)})]
+        try:
+            await hold.record(node=parked, journal=journal)
+        except StaleWrite:  # its own row is damaged, and nothing is written over that
+            await hold.record(journal=journal)
+        await self._store.end_operation(hold.operation, OperationStatus.PARKED, str(why))
+
+
+def _bug(node: str) -> Blocker:
+    return Blocker(
+        reason=Reason.OUR_BUG,
+        subject=node,
+        detail="the provisioner failed an assertion of its own; see its log",
+        unblock="Report it with the log; then retry the node.",
+    )

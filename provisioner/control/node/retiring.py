@@ -1,0 +1,121 @@
+"""The last turns of a node that people retire: erased, its ports closed, its credentials given up.
+
+Rule: each turn does what is not done yet and records it, in this order; whoever takes over after a
+crash begins where the rows end. A node that was not erased is retired only on a person's word that
+its disks are destroyed, and the journal keeps that word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from provisioner.control.node.observer import Observer
+from provisioner.control.node.sanitizing import sanitize
+from provisioner.execution.actions.hold import Hold
+from provisioner.execution.actions.work import Site
+from provisioner.execution.steps import farewell
+from provisioner.execution.steps.erasure import Eraser
+from provisioner.execution.tenancy.tenancy import Tenancy
+from provisioner.model.case import Case, Stage
+from provisioner.model.node import Node, NodeKind, Placement, State
+from provisioner.model.outcome import Blocker
+from provisioner.model.tenant import MAINTENANCE_VRF
+from provisioner.planning.certification.part_changes import STRANGER
+from provisioner.planning.lifecycle.journey import may_enter
+from provisioner.planning.repair.case_policy import is_taken_over
+from provisioner.ports import Store
+from provisioner.ports.cases import CaseBook
+
+
+class Retirer:
+    """The mender calls it once the time has come; a blocker is tried again."""
+
+    def __init__(
+        self,
+        site: Site,
+        store: Store,
+        book: CaseBook,
+        *,
+        observer: Observer,
+        eraser: Eraser,
+        tenancy: Tenancy,
+    ) -> None:
+        self._site, self._store, self._book = site, store, book
+        self._observer, self._eraser, self._tenancy = observer, eraser, tenancy
+
+    async def turn(self, hold: Hold, case: Case, node: Node) -> Sequence[Blocker]:
+        """One step nearer to the end; what stands in the way."""
+        if case.stage is not Stage.RETIRING:
+            await self._begin(hold, case, node)
+            return ()
+        if not is_taken_over(node, case) and node.placement is Placement.NONE:
+            await farewell.forget(self._site, node)
+            await self._end(hold, case, node, "it was not taken over")
+            return ()
+        if node.kind is NodeKind.HOST and node.placement is not Placement.MAINTENANCE:
+            return await self._fence(hold, node)
+        if node.served and not case.disks_gone:
+            return await sanitize(self._store, self._observer, self._eraser, hold, node)
+        refused = await self._tenancy.deny(node.ports, MAINTENANCE_VRF)
+        if refused:
+            return refused
+        kept = self._site.settings.retire_credentials == "keep"
+        off = "" if kept else await farewell.power_off(self._site, node)
+        blocked = await self._credentials(node)
+        if blocked is not None:
+            return (blocked,)
+        await self._end(hold, case, node, off)
+        return ()
+
+    async def _begin(self, hold: Hold, case: Case, node: Node) -> None:
+        """The node first: a case in its last stage has a node that is owed its last erasure."""
+        if not node.served:
+            await hold.record(node=node.model_copy(update={"served": STRANGER}))
+        now = self._site.clock.now()
+        row = ("case_retire", node.id, {"case": case.id, "disks": case.disks_gone})
+        await self._book.save_case(case.entered(Stage.RETIRING, now), journal=[row], now=now)
+
+    async def _fence(self, hold: Hold, node: Node) -> Sequence[Blocker]:
+        outcome = await self._tenancy.move(node.ports, MAINTENANCE_VRF)
+        if outcome.blockers:
+            return outcome.blockers
+        now = self._site.clock.now()
+        fenced = {"placement": Placement.MAINTENANCE, "vrf": MAINTENANCE_VRF, "fenced_at": now}
+        placements = [p.model_dump(mode="json") for p in outcome.placements]
+        told = {"confirmed": True, "placements": placements}
+        await hold.record(node=node.model_copy(update=fenced), journal=[("fence", told)])
+        return ()
+
+    async def _credentials(self, node: Node) -> Blocker | None:
+        match self._site.settings.retire_credentials:
+            case "keep":
+                return None
+            case "factory":
+                seen = await self._store.inventory(node.id)
+                vendor = seen.vendor if seen is not None else "unknown"
+                return await farewell.give_back(self._site, node, vendor)
+        await farewell.forget(self._site, node)
+        return None
+
+    async def _end(self, hold: Hold, case: Case, node: Node, off: str) -> None:
+        assert may_enter(node, State.RETIRED, node.placement), (node.id, node.placement)
+        now, why = self._site.clock.now(), f"retired ({case.id})"
+        if node.certificate and not await self._store.revoked(node.certificate):
+            await self._store.revoke(node.certificate, why, now)
+        changes = {"tenant": "", "certificate": "", "blockers": (), "note": case.note or why}
+        gone = node.moved(State.RETIRED, now, **changes)
+        told: dict[str, object] = {
+            "from": node.state.value,
+            "to": State.RETIRED.value,
+            "why": why,
+            "blockers": [],
+            "tenant": node.tenant,
+        }
+        proof = {
+            "case": case.id,
+            "erasure": "" if case.disks_gone else node.erasure,
+            "disks": case.disks_gone,
+            "credentials": self._site.settings.retire_credentials,
+            "not_off": off,
+        }
+        await hold.record(node=gone, journal=[("retired", proof), ("state", told)])

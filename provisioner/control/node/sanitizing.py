@@ -1,0 +1,42 @@
+"""Has a node erased and records what came of it: it is clean only if the report proves it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from provisioner.control.node.observer import Observer
+from provisioner.execution.actions.hold import Hold
+from provisioner.execution.steps.erasure import Eraser
+from provisioner.model.node import Node
+from provisioner.model.outcome import Blocker
+from provisioner.planning.erasure.drives import list_erased
+from provisioner.planning.erasure.erasure import sanitized
+from provisioner.ports import Store
+
+
+async def sanitize(
+    store: Store, observer: Observer, eraser: Eraser, hold: Hold, node: Node
+) -> Sequence[Blocker]:
+    """What keeps the node from being clean; () if it is. The report is stored either way."""
+    inventory = await store.inventory(node.id)
+    if inventory is None:
+        inventory, unseen = await observer.bare(node)
+        if inventory is None:
+            return unseen
+    noted = await hold.record(node=node.model_copy(update={"note": "it is being erased"}))
+    assert noted is not None
+    erased = await eraser.erase(hold, noted, inventory, observer.disks_of(noted))
+    if isinstance(erased, Blocker):
+        return (erased,)
+    node, report = erased
+    problems = sanitized(report, eraser.policy)
+    digest = await store.put_evidence(report.model_dump_json())
+    changes: dict[str, object] = {"erasure": digest, "note": "sanitized", "served": ""}
+    if problems:
+        changes |= {"note": str(problems[0]), "served": node.served}
+    else:
+        changes["drives"] = list_erased(report)
+    told = {"report": digest, "problems": [str(p) for p in problems]}
+    kind = "not_sanitized" if problems else "sanitized"
+    await hold.record(node=node.model_copy(update=changes), journal=[(kind, told)])
+    return problems

@@ -1,0 +1,157 @@
+"""Whose turn it is: opens an operation for every node that has something to do.
+
+It looks at the nodes' rows only, and may be run at any time, by anybody, as often as one likes:
+the store allows one active operation per node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+
+from provisioner.model.node import Node, NodeKind, Placement, State
+from provisioner.model.tenant import Tenant
+from provisioner.planning.lifecycle.allocation import allocate
+from provisioner.planning.lifecycle.decide import PASSING
+from provisioner.ports import Clock, StaleWrite, Store
+from provisioner.settings import Settings
+
+WORKING = frozenset(
+    {State.DISCOVERED, State.INTAKE, State.CONVERGING, State.VALIDATING, State.DRAINING}
+)
+
+
+def wants_turn(
+    node: Node, settings: Settings, last_look: float, now: float, *, watcher: bool = False
+) -> bool:
+    """Whether an operation is to be opened for this node now.
+
+    `watcher`: released hosts that are well are looked at by the watch, within its budget.
+    """
+    if node.is_parked:
+        return False  # a person looks at it first
+    if node.state in WORKING:
+        return True
+    if node.state is State.CERTIFIED and node.tenant:
+        return True
+    watched = node.state is State.CERTIFIED or (
+        node.state is State.RELEASED
+        and (not watcher or node.kind is NodeKind.SWITCH or bool(node.blockers))
+    )
+    return watched and now - max(last_look, node.entered_at) >= settings.watch_s
+
+
+def rests(node: Node) -> bool:
+    """Whether, with a watch, nothing but a change of its row makes work of it: most nodes do."""
+    return node.state is State.RELEASED and node.kind is NodeKind.HOST and not node.blockers
+
+
+def remedy(node: Node, settings: Settings, now: float) -> Node | None:
+    """An automatic try to leave quarantine: passing causes only, rate-limited and counted."""
+    if node.state is not State.QUARANTINED or node.attempts >= settings.remedies_max:
+        return None
+    if node.placement is not Placement.MAINTENANCE or not node.blockers:
+        return None
+    if not all(b.reason in PASSING for b in node.blockers):
+        return None
+    if now - node.entered_at < settings.remedy_s * 2**node.attempts:
+        return None
+    return node.moved(State.CONVERGING, now, blockers=(), attempts=node.attempts + 1)
+
+
+class Scheduler:
+    """Ticks until cancelled. `submit` hands an operation to the engine."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        settings: Settings,
+        submit: Callable[[str], Awaitable[None]],
+        held: Callable[[], Awaitable[frozenset[str]]] | None = None,
+        may_begin: Callable[[Node], bool] = lambda _: True,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._settings = settings
+        self._submit = submit
+        self._held = held  # nodes that alerts keep from tenants; None: there is no watch
+        self._may_begin = may_begin  # an overloaded daemon begins little
+        self._looked: dict[str, float] = {}
+        self._parked: set[str] = set()  # for a damaged row, by this process
+        self._resting: dict[str, Node] = {}  # as they were: an unchanged row is the same object
+
+    async def run(self) -> None:
+        """Tick for ever, at the pace of `poll_s`."""
+        while True:
+            await self.tick()
+            await self._clock.sleep(self._settings.poll_s)
+
+    async def tick(self) -> None:
+        """One look at all nodes."""
+        now = self._clock.now()
+        nodes = await self._store.nodes()
+        held = frozenset() if self._held is None else await self._held()
+        nodes = await self._park_damaged(nodes, now)
+        nodes = await self._allocate(nodes, await self._store.tenants(), held, now)
+        busy = {o.node for o in await self._store.active_operations()}
+        for node in nodes:
+            if self._resting.get(node.id) is node:
+                continue
+            if self._held is not None and rests(node):
+                self._resting[node.id] = node
+                continue
+            if node.id in busy or not self._may_begin(node):
+                continue
+            ready = remedy(node, self._settings, now)
+            if ready is not None:
+                try:
+                    node = await self._store.save_node(ready)
+                except StaleWrite:
+                    continue  # a person asked for something meanwhile; the next tick sees it
+                await self._store.journal("remedy", node.id, {"attempt": node.attempts}, now)
+            looked, watcher = self._looked.get(node.id, 0.0), self._held is not None
+            if wants_turn(node, self._settings, looked, now, watcher=watcher):
+                self._looked[node.id] = now
+                operation = await self._store.open_operation(node.id, node.state.value, now)
+                if operation is not None:
+                    await self._submit(operation.id)
+
+    async def _park_damaged(self, nodes: Sequence[Node], now: float) -> Sequence[Node]:
+        """Park nodes of which a damaged row was met; the nodes that may be given something to do.
+
+        A node whose own row is damaged cannot be written: the journal names it, once.
+        """
+        damaged = self._store.damaged()
+        if not damaged:
+            return nodes
+        for node in (await self._store.nodes_named(damaged.keys() - self._parked)).values():
+            why = damaged[node.id]
+            self._parked.add(node.id)
+            if not node.is_parked:
+                parked = node.model_copy(update={"blockers": (why,), "note": str(why)})
+                try:
+                    await self._store.save_node(parked)
+                except StaleWrite:
+                    self._parked.discard(node.id)  # somebody was faster; the next tick sees it
+                    continue
+            await self._store.journal("parked", node.id, {"why": str(why)}, now)
+        return [n for n in nodes if n.id not in damaged]
+
+    async def _allocate(
+        self, nodes: Sequence[Node], tenants: Sequence[Tenant], held: frozenset[str], now: float
+    ) -> Sequence[Node]:
+        # an allocated node counts for its tenant, whatever stands against it
+        pairs = dict(allocate([n for n in nodes if n.tenant or n.id not in held], tenants))
+        result = []
+        for node in nodes:
+            tenant = pairs.get(node.id)
+            if tenant is None:
+                result.append(node)
+                continue
+            try:
+                changed = await self._store.save_node(node.model_copy(update={"tenant": tenant}))
+            except StaleWrite:
+                continue  # somebody was faster; the next tick sees it
+            await self._store.journal("allocated", node.id, {"tenant": tenant}, now)
+            result.append(changed)
+        return result

@@ -1,0 +1,1 @@
+"""Repair cases: remedies, tickets, parts that were exchanged."""

@@ -1,0 +1,316 @@
+"""Where cases are opened and what people ask of them: from the daemon, a command, or the API.
+
+Rule: a case is written with its notice in one transaction, so that a tenant is told at once or
+there is no case. Every change carries the generation that was read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from provisioner.model.alert import Alert
+from provisioner.model.case import (
+    Case,
+    Ending,
+    Fault,
+    JoinedReport,
+    Origin,
+    Service,
+    Spare,
+    Stage,
+    Ticket,
+)
+from provisioner.model.node import Node, State
+from provisioner.planning.repair import case_joining as joining
+from provisioner.planning.repair import case_policy as policy
+from provisioner.planning.repair import offenders
+from provisioner.planning.repair.case_policy import CasePolicy, PlannedWork
+from provisioner.planning.repair.offenders import OffenderPolicy
+from provisioner.ports import AlertBook, Clock, StaleWrite, Store
+from provisioner.ports.cases import CaseBook
+from provisioner.settings import Settings
+
+JOIN_TRIES_MAX = 5  # a case that another process changes meanwhile is read again so often
+
+
+def case_policy_of(settings: Settings) -> CasePolicy:
+    """What this site asks of cases."""
+    return CasePolicy(
+        service=settings.repair_service,
+        notice_s=settings.repair_notice_s,
+        defer_max_s=settings.repair_defer_max_s,
+        quiet_s=settings.repair_quiet_s,
+    )
+
+
+def offender_policy_of(settings: Settings) -> OffenderPolicy:
+    """When a node counts as a repeat offender here."""
+    return OffenderPolicy(
+        deeper_at=settings.repair_deeper_score, retire_at=settings.repair_retire_score
+    )
+
+
+class CaseDesk:
+    """Reads and writes rows only; nothing here touches a device."""
+
+    def __init__(
+        self,
+        store: Store,
+        book: CaseBook,
+        alerts: AlertBook | None,
+        clock: Clock,
+        settings: Settings,
+    ) -> None:
+        self.book = book
+        self._store, self._alerts, self._clock = store, alerts, clock
+        self.policy = case_policy_of(settings)
+        self.offenders = offender_policy_of(settings)
+
+    async def open(
+        self,
+        node: Node,
+        origin: Origin,
+        reason: str,
+        by: str,
+        *,
+        service: Service | None = None,
+        faults: Sequence[Fault] = (),
+        work: str = "",
+        planned: PlannedWork | None = None,
+    ) -> Case | str:
+        """A new case, its tenant told; or the report in the case that is open, or why neither.
+
+        `work`: what people are asked to do, before anything is diagnosed or tried. `planned`: when
+        maintenance begins and ends.
+        """
+        if node.state is State.RETIRED:
+            return "it is retired"
+        for _ in range(JOIN_TRIES_MAX):
+            before = await self.book.open_case(node.id)
+            try:
+                if before is not None:
+                    return await self.join(before, node, origin, reason, by, service=service)
+                made = await self._open(
+                    node,
+                    origin,
+                    reason,
+                    by,
+                    service=service,
+                    faults=faults,
+                    work=work,
+                    planned=planned,
+                )
+            except StaleWrite:
+                continue  # another process changed the case meanwhile
+            if made is not None:
+                return made
+        return "its case changes all the time: report it again"
+
+    async def _open(
+        self,
+        node: Node,
+        origin: Origin,
+        reason: str,
+        by: str,
+        *,
+        service: Service | None,
+        faults: Sequence[Fault],
+        work: str,
+        planned: PlannedWork | None,
+    ) -> Case | None:
+        """Return a new case, or None if another process opened one meanwhile."""
+        now = self._clock.now()
+        earlier = await self.book.cases(node.id, offenders.CASES_MAX)
+        standing = await self._standing(node)
+        classes = [c for a in standing for c in a.classifications]
+        chosen = service or policy.service_for(classes, origin, self.policy)
+        case = policy.opened(
+            node,
+            number=1 + max((int(c.id.rpartition("-c")[2]) for c in earlier), default=0),
+            origin=origin,
+            reason=reason,
+            by=by,
+            service=chosen,
+            inventory=await self._store.inventory(node.id),
+            policy=self.policy,
+            now=now,
+            faults=faults,
+            planned=planned,
+        )
+        if work:
+            ticket = Ticket(opened_at=now, work=work)
+            case = case.entered(Stage.HARDWARE, now, note=work, ticket=ticket)
+        score = offenders.score(node.id, [*earlier, case], now, self.offenders)
+        deeper = score.advice is not offenders.Advice.NOTHING
+        case = joining.add_weighed(case, policy.opening_alerts(standing))
+        case = case.model_copy(update={"score": score.score, "deeper": deeper})
+        told = [policy.first_notice(case, now)] if case.tenant else []
+        detail = {"case": case.id, "origin": origin, "reason": reason, "service": chosen}
+        row = ("case_opened", node.id, {**detail, "by": by, "score": score.score})
+        return await self.book.add_case(case, notices=told, journal=[row], now=now)
+
+    async def join(
+        self,
+        case: Case,
+        node: Node,
+        origin: Origin,
+        reason: str,
+        by: str,
+        *,
+        service: Service | None = None,
+        alerts: Sequence[Alert] = (),
+    ) -> Case | str:
+        """Add a report to an open case: it can only make the service stricter, and does so now.
+
+        `alerts`: that the report is about; they are recorded as weighed. Raises `StaleWrite`.
+        """
+        now = self._clock.now()
+        weighed = alerts if origin is Origin.EVENT else ()
+        chosen = service or joining.choose_service_of_alerts(weighed, origin, self.policy)
+        report = JoinedReport(origin=origin, reason=reason, by=by, at=now)
+        joined = joining.join_report(case, node, report, chosen, self.policy)
+        if isinstance(joined, str):
+            return joined
+        if case.weighed is not None or alerts:
+            joined = joining.add_weighed(joined, alerts)
+        told = joining.write_joined_notice(case, joined, now)
+        detail = {
+            "case": case.id, "origin": origin, "reason": reason, "by": by,
+            "service": joined.service, "before": case.service,
+        }  # fmt: skip
+        row = ("case_joined", node.id, detail)
+        notices = [told] if told is not None else []
+        return await self.book.save_case(joined, notices=notices, journal=[row], now=now)
+
+    async def _standing(self, node: Node) -> Sequence[Alert]:
+        if self._alerts is None:
+            return ()
+        return [a for a in await self._alerts.alerts(node.id) if a.active]
+
+    # --- what people and tenants ask of an open case
+
+    async def defer(self, case: Case, until: float, by: str) -> Case | str:
+        """The tenant needs more time."""
+        now = self._clock.now()
+        changed = policy.deferred(case, until, self.policy, now)
+        if isinstance(changed, str):
+            return changed
+        kind = "maintenance" if case.origin is Origin.MAINTENANCE else "failure"
+        told = policy.notice(changed, kind, f"Node {case.node} is taken back later.", now, until)
+        row = ("case_deferred", case.node, {"case": case.id, "until": until, "by": by})
+        return await self.book.save_case(changed, notices=[told], journal=[row], now=now)
+
+    async def accept(self, case: Case, by: str) -> Case | str:
+        """The tenant agrees: it is drained now."""
+        if case.stage is not Stage.OPENED:
+            return f"it is in {case.stage}"
+        now = self._clock.now()
+        changes = {"drain_at": now, "service": Service.DRAIN, "note": "agreed by its tenant"}
+        if case.service is Service.CUT_OFF:
+            del changes["service"]
+        row = ("case_accepted", case.node, {"case": case.id, "by": by})
+        return await self.book.save_case(case.model_copy(update=changes), journal=[row], now=now)
+
+    async def asked(self, case: Case) -> bool:
+        """Whether people were asked, or it came back in a way that only people can change."""
+        if case.stage is not Stage.RETURNING:
+            return case.stage is Stage.HARDWARE
+        node = await self._store.node(case.node)
+        return node is not None and policy.incurable(case, node)
+
+    async def returned(self, case: Case, by: str, work: str) -> Case | str:
+        """People are done: the node is to be taken in as a stranger."""
+        if not await self.asked(case):
+            return f"it is in {case.stage}: nobody was asked to work on it"
+        now = self._clock.now()
+        changed = _ticket_closed(case, now).entered(
+            Stage.RETURNING, now, note=work[:500], difference=None
+        )
+        row = ("case_returned", case.node, {"case": case.id, "by": by, "work": work[:500]})
+        return await self.book.save_case(changed, journal=[row], now=now)
+
+    async def rma(self, case: Case, number: str, by: str) -> Case | str:
+        """The vendor's return number."""
+        if case.ticket is None or not case.open:
+            return "nobody was asked to work on it" if case.open else "it is closed"
+        ticket = case.ticket.model_copy(update={"rma": number})
+        row = ("case_rma", case.node, {"case": case.id, "rma": number, "by": by})
+        changed = case.model_copy(update={"ticket": ticket})
+        return await self.book.save_case(changed, journal=[row], now=self._clock.now())
+
+    async def spare(self, case: Case, part: Spare, by: str) -> Case | str:
+        """The part that is to go in."""
+        if not case.open:
+            return "it is closed"
+        now = self._clock.now()
+        part = part.model_copy(update={"reserved_at": now})
+        row = ("case_spare", case.node, {"case": case.id, "spare": part.serial, "by": by})
+        return await self.book.save_case(
+            case.model_copy(update={"spare": part}), journal=[row], now=now
+        )
+
+    async def tell(self, case: Case, by: str) -> Case | str:
+        """Its ticket could not be told: try it again now."""
+        ticket = case.ticket
+        if ticket is None or ticket.asked == ticket.told:
+            return "there is nothing that its ticket's system has not heard"
+        again = case.model_copy(
+            update={"ticket": ticket.model_copy(update={"tries": 0, "problem": ""})}
+        )
+        row = ("case_tell", case.node, {"case": case.id, "by": by})
+        return await self.book.save_case(again, journal=[row], now=self._clock.now())
+
+    async def retire(
+        self, case: Case, at: float, why: str, by: str, *, disks: str = ""
+    ) -> Case | str:
+        """Its tenant hears that the node goes for good at `at`; it is drained then, not before.
+
+        `disks`: who destroyed them, and how; else nothing is retired that was not erased.
+        """
+        now = self._clock.now()
+        if not case.open or at < now:
+            return "it is closed" if not case.open else "that time is past"
+        changes: dict[str, object] = {
+            "note": f"to be retired: {why}"[:500],
+            "retire_at": max(at, 1.0),
+            "disks_gone": disks[:300],
+            "next_at": 0.0,
+        }
+        if case.stage is Stage.OPENED and case.service is not Service.CUT_OFF:
+            changes |= {"service": Service.DRAIN, "drain_at": at}
+        words = f"Node {case.node} is retired: {why}"
+        told = [policy.notice(case, "retirement", words, now, at)] if case.tenant else []
+        detail = {"case": case.id, "at": at, "by": by, "why": why, "disks": disks}
+        row = ("case_retiring", case.node, detail)
+        changed = case.model_copy(update=changes)
+        return await self.book.save_case(changed, notices=told, journal=[row], now=now)
+
+    async def close(self, case: Case, ending: Ending, by: str, why: str) -> Case | str:
+        """By a person's word. The node goes on from where it is; nothing proves that it is well."""
+        if not case.open:
+            return "it is closed"
+        now = self._clock.now()
+        row = ("case_closed", case.node, {"case": case.id, "ending": ending, "by": by, "why": why})
+        told = []
+        if case.tenant:
+            kind = {Ending.RETIRED: "retirement", Ending.REPLACED: "replacement"}.get(
+                ending, "closed"
+            )
+            words = f"Node {case.node}: the case is closed ({ending.value}): {why}"
+            told = [policy.notice(case, kind, words, now)]
+        return await self.book.save_case(
+            closed(case, ending, now, why), notices=told, journal=[row], now=now
+        )
+
+
+def closed(case: Case, ending: Ending, now: float, why: str) -> Case:
+    """The case at its end."""
+    return _ticket_closed(case, now).entered(
+        Stage.CLOSED, now, closed_at=now, ending=ending, note=why[:500], next_at=0.0
+    )
+
+
+def _ticket_closed(case: Case, now: float) -> Case:
+    if case.ticket is None or case.ticket.closed_at:
+        return case
+    return case.model_copy(update={"ticket": case.ticket.model_copy(update={"closed_at": now})})

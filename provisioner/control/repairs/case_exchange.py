@@ -1,0 +1,109 @@
+"""What people changed in a node that has a case: cards with new logins, or the host itself.
+
+Rule: everything that can be refused is refused before the first row is written; the case comes
+last, so that whoever is cut off in the middle asks once more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+
+from provisioner.control.repairs.case_desk import CaseDesk
+from provisioner.execution.steps.farewell import CARDS, FACTORY
+from provisioner.model.case import Case, Ending
+from provisioner.model.node import Node, State
+from provisioner.planning.certification import part_changes as parts
+from provisioner.ports import Clock, Credentials, Secret, StaleWrite, Store
+
+SAVES_MAX = 5  # a case that the daemon writes at the same moment
+Login = tuple[str, Secret]
+Factory = Callable[[str], Awaitable[Login | None]]  # vendor -> its factory login
+OUT_OF_SERVICE = frozenset({State.REPAIRING, State.QUARANTINED, State.DISCOVERED})
+
+
+def kept_factory(credentials: Credentials) -> Factory:
+    """Factory logins that `provisioner case factory` has put into the vault."""
+
+    async def find(vendor: str) -> Login | None:
+        return await credentials.current(f"{FACTORY}/{vendor}")
+
+    return find
+
+
+class Exchanges:
+    """`factory` says how a BMC that nobody took over yet is logged into."""
+
+    def __init__(
+        self,
+        store: Store,
+        desk: CaseDesk,
+        credentials: Credentials,
+        clock: Clock,
+        factory: Factory,
+    ) -> None:
+        self._store, self._desk = store, desk
+        self._credentials, self._clock, self._factory = credentials, clock, factory
+
+    async def returned(self, case: Case, by: str, work: str, cards: Sequence[str]) -> Case | str:
+        """People are done; `cards` are BMCs of cards that were exchanged."""
+        if not cards or not await self._desk.asked(case):
+            return await self._desk.returned(case, by, work)
+        node = await self._store.node(case.node)
+        assert node is not None, case.node
+        unknown = sorted(set(cards) - {b.name for b in node.bmcs if b.name != "host"})
+        if unknown:
+            return f"{node.id} has no card {unknown[0]}"
+        logins = await self._logins(node, cards)
+        if isinstance(logins, str):
+            return logins
+        fresh = node.model_copy(update={"bmcs": parts.strangers(node, cards)})
+        await self._store.save_node(fresh)
+        await self._put(node, logins)
+        return await self._desk.returned(case, by, work)
+
+    async def replace(self, case: Case, by: str, why: str) -> Case | str:
+        """Another host stands in the place: it keeps name, location and cables, nothing else."""
+        node, now = await self._store.node(case.node), self._clock.now()
+        assert node is not None, case.node
+        if not case.open:
+            return "it is closed"
+        if node.state not in OUT_OF_SERVICE:
+            return f"{node.id} is {node.state}: it is not out of service"
+        logins = await self._logins(node, [b.name for b in node.bmcs])
+        if isinstance(logins, str):
+            return logins
+        made = parts.replaced_host(node, now)
+        await self._store.save_node(made.node)
+        if node.certificate:
+            await self._store.revoke(node.certificate, why, now)
+        await self._put(node, logins)
+        await self._store.journal("replaced", node.id, {"case": case.id, "by": by}, now)
+        return await self._close(case, by, why)
+
+    async def _close(self, case: Case, by: str, why: str) -> Case | str:
+        for _ in range(SAVES_MAX):
+            try:
+                return await self._desk.close(case, Ending.REPLACED, by, why)
+            except StaleWrite:
+                newer = await self._desk.book.case(case.id)
+                assert newer is not None
+                case = newer
+        raise StaleWrite(f"case {case.id} changes all the time")
+
+    async def _logins(self, node: Node, names: Sequence[str]) -> dict[str, Login] | str:
+        """The factory login of each of these BMCs, or why one is not known."""
+        seen = await self._store.inventory(node.id)
+        host = seen.vendor if seen is not None else "unknown"
+        kinds = {b.name: b.kind for b in node.bmcs}
+        found: dict[str, Login] = {}
+        for name in names:
+            vendor = CARDS if kinds.get(name) in ("dpu", "supernic") else host
+            login = await self._factory(vendor)
+            if login is None:
+                return f"no factory login of {vendor} is known: `provisioner case factory` keeps it"
+            found[name] = login
+        return found
+
+    async def _put(self, node: Node, logins: dict[str, Login]) -> None:
+        for name, login in logins.items():
+            await self._credentials.put(f"{node.id}/{name}", *login)

@@ -1,0 +1,25 @@
+"""Reads what the figures of repairs are made of: cases, and the journal's rows of who served whom.
+
+They are not kept anywhere: what is asked is read, page by page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from provisioner.planning.repair.repair_report import RepairReport, report
+from provisioner.ports.cases import CaseBook
+
+PAGE = 1000  # rows of the journal at a time
+CASES_MAX = 100_000
+
+
+async def figures(book: CaseBook, since: float, until: float) -> RepairReport:
+    """Of cases opened between two times, and of what tenants had meanwhile."""
+    rows: list[Mapping[str, Any]] = []
+    after = 0
+    while page := await book.tenancy(after, PAGE):
+        rows += page
+        after = int(page[-1]["seq"])
+    return report(await book.cases(limit=CASES_MAX), rows, since, until)

@@ -1,0 +1,286 @@
+"""Opens cases for what is seen, moves nodes into repair and closes what is well again.
+
+A timer loop over rows: it may be run at any time, by anybody, as often as one likes. It touches no
+device: the node's own driver does (`mender.py`). Rule: the case is written before the node, so that
+whoever comes next finds the reason before its effect.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+from provisioner.control.repairs.case_desk import CaseDesk, closed
+from provisioner.model.alert import Alert
+from provisioner.model.case import Case, Ending, Origin, Outcome, RemedyKind, Service, Stage
+from provisioner.model.node import Node, NodeKind, State
+from provisioner.model.outcome import Blocker, Reason
+from provisioner.planning.certification import part_changes as parts
+from provisioner.planning.lifecycle.journey import may_enter
+from provisioner.planning.lifecycle.operator_requests import reclaim
+from provisioner.planning.release import entitlement
+from provisioner.planning.repair import case_joining as joining
+from provisioner.planning.repair import case_policy as policy
+from provisioner.planning.repair import remedies
+from provisioner.planning.watch import alerts as alert_rules
+from provisioner.ports import AlertBook, Clock, StaleWrite, Store
+from provisioner.settings import Settings
+
+log = logging.getLogger(__name__)
+# a node with a case that is on its way to be proved
+_UNDER_WAY = frozenset({State.DISCOVERED, State.INTAKE, State.CONVERGING, State.VALIDATING})
+_BACK = frozenset({Stage.MEASURING, Stage.RETURNING})
+
+
+class Repairs:
+    """`submit` hands an operation to the engine."""
+
+    def __init__(
+        self,
+        desk: CaseDesk,
+        store: Store,
+        alerts: AlertBook | None,
+        clock: Clock,
+        settings: Settings,
+        submit: Callable[[str], Awaitable[None]],
+    ) -> None:
+        self.desk = desk
+        self._store, self._alerts = store, alerts
+        self._clock, self._settings, self._submit = clock, settings, submit
+
+    async def run(self) -> None:
+        """Tick for ever, at the pace of `poll_s`."""
+        while True:
+            await self.tick()
+            await self._clock.sleep(self._settings.poll_s)
+
+    async def tick(self) -> None:
+        """One look at all nodes and cases."""
+        nodes = {n.id: n for n in await self._store.nodes() if n.kind is NodeKind.HOST}
+        cases = {c.node: c for c in await self.desk.book.open_cases()}
+        standing = await self._standing()
+        for node in nodes.values():
+            case = cases.get(node.id)
+            try:
+                if case is None:
+                    await self._open(node, standing.get(node.id, ()))
+                else:
+                    await self._advance(case, node, standing.get(node.id, ()))
+            except StaleWrite:
+                continue  # somebody was faster; the next tick sees it
+
+    async def _standing(self) -> Mapping[str, Sequence[Alert]]:
+        """Alerts that have an effect, by node."""
+        if self._alerts is None:
+            return {}
+        now, overrides = self._clock.now(), await self._alerts.overrides()
+        found: dict[str, list[Alert]] = {}
+        for alert in alert_rules.effective(await self._alerts.alerts(), overrides, now):
+            found.setdefault(alert.node, []).append(alert)
+        return found
+
+    # --- opening
+
+    async def _open(self, node: Node, standing: Sequence[Alert]) -> None:
+        if found := entitlement.trespasses_of(node):
+            # people find out whose hand it was; nothing is wrong with the node itself
+            nobodys = node.model_copy(update={"tenant": ""})
+            words = str(found[0])
+            await self.desk.open(
+                nobodys,
+                Origin.WORK,
+                words,
+                "provisioner",
+                service=Service.KEEP,
+                work=found[0].unblock,
+            )
+            return
+        if node.state is State.QUARANTINED and policy.faulty(node, self._settings.remedies_max):
+            first = node.blockers[0]
+            checked = first.reason in (Reason.CHECK_FAILED, Reason.CABLING, Reason.FABRIC)
+            origin = Origin.CHECK if checked else Origin.WORK
+            await self.desk.open(node, origin, str(first), "provisioner")
+            return
+        if node.state not in (State.RELEASED, State.CERTIFIED):
+            return
+        drains = node.state is State.RELEASED and self._settings.certificate_lapsed == "drain"
+        if drains and (lapsed := policy.lapsed_alerts(standing)):
+            words = f"{lapsed[0].message}; it is proved anew"
+            drain = Service.DRAIN  # with its notice: a date never cuts a tenant off
+            await self.desk.open(node, Origin.WORK, words, "provisioner", service=drain)
+            return
+        opening = policy.opening_alerts(standing)
+        if opening:
+            worst = opening[0]
+            words = f"{worst.id} at {worst.target or node.id}: {worst.message}"
+            await self.desk.open(node, Origin.EVENT, words, worst.source)
+
+    # --- going on
+
+    async def _advance(self, case: Case, node: Node, standing: Sequence[Alert]) -> None:
+        match node.state:
+            case State.RELEASED:
+                await self._released(case, node, standing)
+            case State.CERTIFIED:
+                await self._certified(case, node)
+            case State.QUARANTINED:
+                await self._quarantined(case, node)
+            case State.REPAIRING:
+                await self._repairing(case, node)
+            case State.RETIRED:
+                await self._close(case, node, Ending.RETIRED, "the node is retired")
+            case state if state in _UNDER_WAY:
+                await self._under_way(case, node)
+
+    async def _released(self, case: Case, node: Node, standing: Sequence[Alert]) -> None:
+        if case.stage is Stage.OPENED and (new := joining.find_new_alerts(case, standing)):
+            worst = new[0]
+            words = f"{worst.id} at {worst.target or node.id}: {worst.message}"
+            joined = await self.desk.join(case, node, Origin.EVENT, words, worst.source, alerts=new)
+            assert isinstance(joined, Case)
+            case = joined
+        now = self._clock.now()
+        taken_at = case.drain_at
+        if case.retire_at and case.stage is not Stage.OPENED:
+            taken_at = case.retire_at  # it came back from repair meanwhile
+        if case.stage in _BACK and not case.retire_at:
+            await self._well(case, node)
+        elif case.service is Service.KEEP and not case.retire_at:
+            quiet = now - case.opened_at >= self._settings.repair_quiet_s
+            if quiet and case.origin is Origin.EVENT and not policy.opening_alerts(standing):
+                await self._close(case, node, Ending.NO_FAULT, "its alerts are over")
+        elif taken_at <= now:
+            draining = reclaim(node, now, for_repair=True)
+            assert isinstance(draining, Node)
+            note = f"taken back for repair ({case.id})"
+            await self._store.save_node(draining.model_copy(update={"note": note}))
+            await self._store.journal(
+                "request", node.id, {"request": "repair", "case": case.id}, now
+            )
+
+    async def _certified(self, case: Case, node: Node) -> None:
+        if case.stage in _BACK and (not case.retire_at or case.retire_at > self._clock.now()):
+            if not (node.tenant or case.retire_at):  # else it is well once it is back
+                await self._well(case, node)
+            return
+        why = Blocker(
+            reason=Reason.CHECK_FAILED,
+            subject=node.id,
+            detail=f"case {case.id}: {case.reason}",
+            unblock=f"See `provisioner case show {case.id}`.",
+        )
+        await self._move(node, State.QUARANTINED, str(why), blockers=(why,))
+
+    async def _quarantined(self, case: Case, node: Node) -> None:
+        if not may_enter(node, State.REPAIRING, node.placement):
+            return
+        # else people were faster than this loop: it is taken in from `repairing`
+        if case.stage in _BACK and node.entered_at > case.stages[-1].at:
+            now = self._clock.now()
+            if policy.incurable(case, node):
+                if case.note != (words := str(node.blockers[0])[:500]):
+                    changed = case.model_copy(update={"note": words})
+                    await self.desk.book.save_case(changed, now=now)
+                return  # it goes on when people have it tried again
+            # the remedy did not help, or it came back not well
+            await self.desk.book.save_case(case.entered(Stage.EVIDENCE, now), now=now)
+        await self._move(node, State.REPAIRING, f"case {case.id}", blockers=node.blockers)
+
+    async def _repairing(self, case: Case, node: Node) -> None:
+        """Its driver rests while the case waits; here it is called again."""
+        if policy.waits(case, self._clock.now()):
+            return
+        if any(b.reason is Reason.OUR_BUG for b in node.blockers):
+            return  # parked: a person looks at it first
+        operation = await self._store.open_operation(node.id, "repair", self._clock.now())
+        if operation is not None:
+            await self._submit(operation.id)
+
+    async def _under_way(self, case: Case, node: Node) -> None:
+        now = self._clock.now()
+        if case.stage is Stage.HARDWARE:  # a person had it tried again without a word to the case
+            await self.desk.book.save_case(case.entered(Stage.RETURNING, now), now=now)
+            return
+        if case.stage is not Stage.RETURNING or node.state in (State.DISCOVERED, State.INTAKE):
+            return
+        seen = await self._store.inventory(node.id)
+        if seen is None or case.difference is not None or not case.parts_before:
+            return
+        found = parts.difference(case, seen)
+        row = ("parts", node.id, {"case": case.id, **parts.summary(found)})
+        case = await self.desk.book.save_case(
+            case.model_copy(update={"difference": found}), journal=[row], now=now
+        )
+        if found.wrong or (found.missing and _asked_to_replace(case)):
+            await self._wrong(case, node)
+
+    async def _wrong(self, case: Case, node: Node) -> None:
+        """What came back is not what was asked for: people are asked again, it is not certified."""
+        now = self._clock.now()
+        assert case.difference is not None
+        if case.difference.wrong:
+            words = f"the wrong part came back: {case.difference.wrong[0]}"
+        else:
+            words = f"the part in {case.difference.missing[0]} is the one from before"
+        ticket = case.ticket
+        if ticket is not None:
+            ticket = ticket.model_copy(update={"closed_at": 0.0, "work": f"{words}. {ticket.work}"})
+        again = case.entered(Stage.HARDWARE, now, note=words, ticket=ticket, difference=None)
+        row = ("case_hardware", node.id, {"case": case.id, "work": words})
+        await self.desk.book.save_case(again, journal=[row], now=now)
+        blocker = Blocker(
+            reason=Reason.BILL_OF_MATERIALS,
+            subject=node.id,
+            detail=words,
+            unblock=f"Put the right part in; then `provisioner case returned {case.id}`.",
+        )
+        await self._move(node, State.QUARANTINED, words, blockers=(blocker,))
+
+    # --- the end
+
+    async def _well(self, case: Case, node: Node) -> None:
+        now, trying = self._clock.now(), case.trying
+        tries = case.tries
+        if trying is not None:
+            tries = (*case.tries[:-1], remedies.measured(trying, (), now, well=True))
+        people = any(t.remedy in (RemedyKind.RESEAT, RemedyKind.REPLACE) for t in tries[-1:])
+        rerun = tries[-1:] and tries[-1].remedy is RemedyKind.RERUN
+        ending = Ending.REPAIRED if people else Ending.NO_FAULT if rerun else Ending.CURED
+        if case.stage is Stage.RETURNING:
+            ending = Ending.REPAIRED
+        assert all(t.outcome is not Outcome.UNDER_WAY for t in tries)
+        changed = case.model_copy(update={"tries": tries})
+        await self._close(changed, node, ending, "it is certified again")
+
+    async def _close(self, case: Case, node: Node, ending: Ending, why: str) -> None:
+        now = self._clock.now()
+        told = []
+        if case.tenant:
+            kind = "retirement" if ending is Ending.RETIRED else "returned"
+            words = f"Node {node.id}: {why} ({ending.value})."
+            told = [policy.notice(case, kind, words, now)]
+        row = ("case_closed", node.id, {"case": case.id, "ending": ending, "why": why})
+        await self.desk.book.save_case(
+            closed(case, ending, now, why), notices=told, journal=[row], now=now
+        )
+
+    async def _move(
+        self, node: Node, state: State, why: str, blockers: Sequence[Blocker] = ()
+    ) -> None:
+        now = self._clock.now()
+        if not may_enter(node, state, node.placement):
+            return
+        moved = node.moved(state, now, note=why, blockers=tuple(blockers))
+        await self._store.save_node(moved)
+        detail = {
+            "from": node.state.value,
+            "to": state.value,
+            "why": why,
+            "blockers": [b.model_dump(mode="json") for b in blockers],
+        }
+        await self._store.journal("state", node.id, detail, now)
+
+
+def _asked_to_replace(case: Case) -> bool:
+    last = case.tries[-1] if case.tries else None
+    return last is not None and last.remedy is RemedyKind.REPLACE

@@ -1,0 +1,243 @@
+"""Gives work to people: evidence archive, identify LED, one ticket for each case.
+
+A timer loop by level: what a ticket's system is to know follows from the case (`ticket_words`).
+Rule: what is to be sent is written into the case before it is sent. Whoever finds it written and
+not told looks first whether it arrived, so that a case never has two tickets.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from provisioner.adapters.redfish.indicator import identify
+from provisioner.execution.actions.reach import Reach
+from provisioner.execution.repair.bundling import STORED, Bundler
+from provisioner.model.case import Case, Stage, Ticket
+from provisioner.model.node import Node
+from provisioner.model.outcome import Blocker
+from provisioner.planning.repair import evidence_bundle, ticket_words
+from provisioner.planning.repair.case_policy import is_taken_over
+from provisioner.ports import Clock, PortError, StaleWrite, Store
+from provisioner.ports.cases import CaseBook
+from provisioner.ports.tickets import TicketRef, TicketSystem
+from provisioner.settings import Settings
+
+log = logging.getLogger(__name__)
+RETRY_MAX_S = 3600.0
+TRIES_MAX = 100  # four days of an hour each: then a person has it told again (`case tell`)
+SAVES_MAX = 5  # people change a case too; a second or third conflict in a row is chance
+GIVEN_UP = "given up"  # how a problem begins that is tried no more
+CASES_MAX = 10_000  # looked through once, at the start, for tickets that are still open there
+
+
+_Row = tuple[str, Mapping[str, object]]  # of the journal: kind, detail
+
+
+@dataclass
+class _Wait:
+    """When something of a case is tried again, and how often it was."""
+
+    at: float = 0.0
+    tries: int = 0
+
+
+@dataclass
+class _Kept:
+    """What is known of a case beside its row; lost with the process, and then found anew."""
+
+    led: _Wait = field(default_factory=_Wait)
+    ticket: _Wait = field(default_factory=_Wait)
+
+
+class Ticketing:
+    """`system` None: work is shown on the command line and the API, and LED and archive remain."""
+
+    def __init__(
+        self,
+        store: Store,
+        book: CaseBook,
+        clock: Clock,
+        settings: Settings,
+        reach: Reach,
+        bundler: Bundler,
+        system: TicketSystem | None,
+    ) -> None:
+        self._store, self._book, self._clock = store, book, clock
+        self._settings, self._reach = settings, reach
+        self._bundler, self._system = bundler, system
+        self._kept: dict[str, _Kept] | None = None
+
+    async def run(self) -> None:
+        """Tick for ever, at the pace of `poll_s`."""
+        while True:
+            await self.tick()
+            await self._clock.sleep(self._settings.poll_s)
+
+    async def tick(self) -> None:
+        """One look at all cases that have a ticket."""
+        if self._kept is None:
+            found = await self._book.cases(limit=CASES_MAX)
+            self._kept = {c.id: _Kept() for c in found if not self._over(c)}
+        for case in await self._book.open_cases():
+            if case.ticket is not None:
+                self._kept.setdefault(case.id, _Kept())
+        for name in list(self._kept):
+            now_case = await self._book.case(name)
+            if now_case is None or (not now_case.open and self._over(now_case)):
+                del self._kept[name]
+                continue
+            try:
+                await self._advance(now_case, self._kept[name])
+            except StaleWrite:
+                continue  # a person was faster; the next tick sees it
+
+    def _over(self, case: Case) -> bool:
+        """Whether nothing is left to be told or switched off."""
+        ticket = case.ticket
+        if ticket is None:
+            return True
+        led_done = not ticket.led or self._gave_up(ticket.led_problem)
+        told = self._system is None or ticket_words.wanted(case) in ("", ticket.told)
+        return case.stage is not Stage.HARDWARE and led_done and (told or self._spent(ticket))
+
+    async def _advance(self, case: Case, kept: _Kept) -> None:
+        node = await self._store.node(case.node)
+        if case.ticket is None or node is None:
+            return
+        working = case.stage is Stage.HARDWARE
+        if working and not case.ticket.bundle:
+            case = await self._bundle(case)
+        if self._settings.repair_led and is_taken_over(node, case):
+            case = await self._led(case, node, kept.led, on=working)
+        if self._system is not None:
+            await self._tell(case, node, kept.ticket, self._system)
+
+    # --- the archive
+
+    async def _bundle(self, case: Case) -> Case:
+        now = self._clock.now()
+        content = await self._bundler.make(case, now)
+        digest = evidence_bundle.digest(content)
+        evidence = {**case.evidence, STORED: await self._bundler.keep(content)}
+        case = case.model_copy(update={"evidence": evidence})
+        row = {"case": case.id, "sha256": digest, "bytes": len(content)}
+        return await self._save(case, {"bundle": digest}, ("case_bundle", row))
+
+    # --- the LED
+
+    async def _led(self, case: Case, node: Node, wait: _Wait, *, on: bool) -> Case:
+        ticket, now = case.ticket, self._clock.now()
+        assert ticket is not None
+        if ticket.led is on or now < wait.at or self._gave_up(ticket.led_problem):
+            return case
+        problem = await self._switch(node, on=on)
+        if not problem:
+            row = {"case": case.id, "on": on}
+            return await self._save(case, {"led": on, "led_problem": ""}, ("case_led", row))
+        self._later(wait, now)
+        if wait.tries >= TRIES_MAX:
+            problem = f"{GIVEN_UP}: {problem}"
+        if problem == ticket.led_problem:
+            return case
+        return await self._save(case, {"led_problem": problem}, None)
+
+    async def _switch(self, node: Node, *, on: bool) -> str:
+        """Why the LED is not as it is to be; "" if it is."""
+        try:
+            client = await self._reach.redfish(node, "host")
+            if isinstance(client, Blocker):
+                return client.detail
+            answer = await identify(client.service, on=on)
+        except PortError as error:
+            return str(error)[:300]
+        return "" if answer is None else answer.detail[:300]
+
+    @staticmethod
+    def _gave_up(problem: str) -> bool:
+        return problem.startswith(GIVEN_UP)
+
+    # --- the ticket
+
+    async def _tell(self, case: Case, node: Node, wait: _Wait, system: TicketSystem) -> None:
+        ticket, now = case.ticket, self._clock.now()
+        assert ticket is not None
+        wanted = ticket_words.wanted(case)
+        if not wanted or (wanted == ticket.told and ticket.asked == ticket.told):
+            return
+        certain = ticket.asked == ticket.told  # nothing was under way that may have arrived
+        if certain:
+            intent = {"asked": wanted, "asks": ticket.asks + 1, "tries": 0, "problem": ""}
+            case = await self._save(case, intent, None)
+        elif self._spent(ticket) or (ticket.tries and now < wait.at):
+            return
+        try:
+            ref = await self._deliver(case, node, system, look=not certain)
+        except PortError as error:
+            self._later(wait, now)
+            assert case.ticket is not None
+            failed = {"tries": case.ticket.tries + 1, "problem": str(error)[:300]}
+            await self._save(case, failed, None)
+            log.warning("%s: its ticket was not told: %s", case.id, error)
+            return
+        wait.at, wait.tries = 0.0, 0
+        await self._told(case, ref, system)
+
+    async def _deliver(
+        self, case: Case, node: Node, system: TicketSystem, *, look: bool
+    ) -> TicketRef:
+        inventory = await self._store.inventory(node.id)
+        said = ticket_words.message(case, node, inventory, self._settings.site)
+        if look:
+            found = await system.look(said.id)
+            if found.certain and found.ref is not None:
+                return found.ref
+        content = b"" if said.event == "closed" else await self._bundler.kept(case)
+        return await system.send(said, content)
+
+    async def _told(self, case: Case, ref: TicketRef, system: TicketSystem) -> None:
+        ticket = case.ticket
+        assert ticket is not None
+        first = {} if ticket.id else {"id": ref.id, "url": ref.url, "system": system.name}
+        row = {"case": case.id, "ticket": ticket.id or ref.id, "told": ticket.asked.split()[0]}
+        told = {**first, "told": ticket.asked, "tries": 0, "problem": ""}
+        await self._save(case, told, ("case_ticket", row))
+
+    def _spent(self, ticket: Ticket) -> bool:
+        return ticket.tries >= TRIES_MAX
+
+    def _later(self, wait: _Wait, now: float) -> None:
+        wait.at = now + min(RETRY_MAX_S, self._settings.ticket_retry_s * 2 ** min(wait.tries, 16))
+        wait.tries += 1
+
+    async def _save(
+        self,
+        case: Case,
+        changes: Mapping[str, object],
+        row: _Row | None,
+    ) -> Case:
+        """The case with its ticket changed, whoever else changed the case meanwhile.
+
+        What was sent must not be forgotten because a person wrote a word at the same time.
+        """
+        evidence = case.evidence
+        for _ in range(SAVES_MAX):
+            assert case.ticket is not None
+            ticket = case.ticket.model_copy(update=changes)
+            changed = case.model_copy(update={"ticket": ticket, "evidence": evidence})
+            journal = [] if row is None else [(row[0], case.node, row[1])]
+            try:
+                return await self._book.save_case(changed, journal=journal, now=self._clock.now())
+            except StaleWrite:
+                newer = await self._book.case(case.id)
+                if newer is None or newer.ticket is None:
+                    raise
+                evidence = {**newer.evidence, **_own(evidence)}
+                case = newer
+        raise StaleWrite(f"case {case.id} changes all the time")
+
+
+def _own(evidence: Mapping[str, str]) -> dict[str, str]:
+    """The archive's row, which this loop alone writes."""
+    return {STORED: evidence[STORED]} if STORED in evidence else {}

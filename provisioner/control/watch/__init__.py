@@ -1,0 +1,1 @@
+"""The watch over idle and serving nodes: events, polls, ports, alerts, notices."""

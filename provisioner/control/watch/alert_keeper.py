@@ -1,0 +1,167 @@
+"""Keeps alerts: takes reports in, writes what changed, and has the reconciler look at the node.
+
+Nothing is kept in memory: the store is read before each change, so that a person's word from
+another process counts at once, and a daemon that comes back knows what its predecessor knew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+from provisioner.model.alert import Alert, Override, Signal
+from provisioner.model.node import Node, State
+from provisioner.model.outcome import Blocker, Reason
+from provisioner.planning.certification import certification
+from provisioner.planning.watch import alerts as rules
+from provisioner.planning.watch.watch_rules import Found, signal_of
+from provisioner.ports import AlertBook, Clock, Store
+
+Submit = Callable[[str], Awaitable[None]]
+# whose certificate can still be revoked; the others are on their way to a new one
+CERTIFIED = frozenset({State.CERTIFIED, State.RELEASED})
+WHY_ENDED = "override_ended"
+
+
+class AlertKeeper:
+    """`submit` hands an operation to the engine."""
+
+    def __init__(self, book: AlertBook, store: Store, clock: Clock, submit: Submit) -> None:
+        self.book = book
+        self._store = store
+        self._clock = clock
+        self._submit = submit
+        self._locks: dict[str, asyncio.Lock] = {}
+
+    async def report(self, node: str, signals: Sequence[Signal]) -> tuple[Alert, ...]:
+        """Take reports of single conditions; what changed."""
+        if not signals:
+            return ()
+        async with self._lock(node):
+            known = {a.key: a for a in await self.book.alerts(node)}
+            changed: dict[tuple[str, str, str], Alert] = {}
+            for said in signals:
+                standing = {k: a for k, a in {**known, **changed}.items() if a.active}
+                signal = rules.bounded(standing, said)
+                key = (signal.node, signal.id, signal.target)
+                new = rules.applied(changed.get(key) or known.get(key), signal)
+                if new is not None:
+                    changed[key] = new
+            return await self._write(node, known, tuple(changed.values()))
+
+    async def level(
+        self, node: str, seen: Mapping[str, Sequence[Found | Signal]]
+    ) -> tuple[Alert, ...]:
+        """Take all that stands now by these sources; the rest of what they said is over."""
+        now = self._clock.now()
+        async with self._lock(node):
+            known = {a.key: a for a in await self.book.alerts(node)}
+            changed: dict[tuple[str, str, str], Alert] = {}
+            for source, found in seen.items():
+                signals = [signal_of(one, node, source, now) for one in found]
+                all_ = tuple({**known, **changed}.values())
+                changed |= {a.key: a for a in rules.levelled(all_, source, signals, now)}
+            return await self._write(node, known, tuple(changed.values()))
+
+    async def tidy(self, nodes: Mapping[str, Node]) -> None:
+        """What time alone changes: flapping that ended, proofs that came, overrides that ended."""
+        now = self._clock.now()
+        for override in await self.book.overrides():
+            if override.until <= now:
+                await self.book.drop_override(override)
+                detail = override.model_dump(mode="json")
+                await self._store.journal(WHY_ENDED, override.node, detail, now)
+        standing: dict[str, list[Alert]] = {}
+        for alert in await self.book.alerts():
+            standing.setdefault(alert.node, []).append(alert)
+        for name, alerts in standing.items():
+            node = nodes.get(name)
+            issued = await self._issued_at(node)
+            changed = []
+            for alert in alerts:
+                new = rules.settled(alert, now)
+                if new is None and issued is not None:
+                    new = rules.superseded(alert, issued, now)
+                changed += [new] if new is not None else []
+            if changed:
+                async with self._lock(name):
+                    await self._write(name, {a.key: a for a in alerts}, tuple(changed))
+            if node is not None:
+                await self.consider(node)
+
+    async def consider(self, node: Node) -> bool:
+        """Have the reconciler look at a node whose certificate an alert takes away."""
+        if node.state not in CERTIFIED or not node.certificate:
+            return False
+        found = await revoking(self.book, self._store, node, self._clock.now())
+        over = Reason.CERTIFICATE_EXPIRED  # which is not written: the node's row says it was seen
+        if all(b.reason is over for b in found) and over in {b.reason for b in node.blockers}:
+            return False
+        if not found:
+            return False
+        if await self._store.revoked(node.certificate):
+            return False
+        operation = await self._store.open_operation(node.id, "alert", self._clock.now())
+        if operation is not None:  # else it is looked at already; the next round asks again
+            await self._submit(operation.id)
+        return operation is not None
+
+    async def held(self) -> frozenset[str]:
+        """Nodes that must be given to nobody."""
+        now = self._clock.now()
+        overrides = await self.book.overrides()
+        standing = await self.book.alerts()
+        return frozenset(a.node for a in standing if rules.held((a,), overrides, now))
+
+    async def _issued_at(self, node: Node | None) -> float | None:
+        if node is None or not node.certificate:
+            return None
+        certificate = await self._store.certificate(node.certificate)
+        return None if certificate is None else certificate.issued_at
+
+    async def _write(
+        self, node: str, known: Mapping[tuple[str, str, str], Alert], changed: Sequence[Alert]
+    ) -> tuple[Alert, ...]:
+        """Write; only what people want to know goes into the journal, repeats do not."""
+        if not changed:
+            return ()
+        now = self._clock.now()
+        rows = [row for a in changed if (row := _row(known.get(a.key), a)) is not None]
+        await self.book.put_alerts(changed, rows, now)
+        return tuple(changed)
+
+    def _lock(self, node: str) -> asyncio.Lock:
+        return self._locks.setdefault(node, asyncio.Lock())
+
+
+async def revoking(
+    book: AlertBook | None, store: Store, node: Node, now: float
+) -> tuple[Blocker, ...]:
+    """Why alerts of a node, or its time, take its certificate away, as blockers; () if not."""
+    certificate = await store.certificate(node.certificate) if node.certificate else None
+    if certificate is None:
+        return ()
+    over = certification.expired(certificate, now)
+    alerts = [] if book is None else await book.alerts(node.id)
+    if book is None or not any(set(a.classifications) & rules.REVOKING for a in alerts if a.active):
+        return over
+    overrides: Sequence[Override] = await book.overrides(node.id)
+    return (*rules.revoking(alerts, overrides, certificate.issued_at, now), *over)
+
+
+def _row(old: Alert | None, new: Alert) -> tuple[str, str, dict[str, Any]] | None:
+    """The journal's row of a change; None for a repeat."""
+    was = old is not None and old.active
+    if was == new.active and old is not None and old.flapping == new.flapping:
+        return None
+    kind = "alert_raised" if new.active else "alert_cleared"
+    detail = {
+        "id": new.id,
+        "target": new.target,
+        "classifications": [c.value for c in new.classifications],
+        "message": new.message if new.active else new.cleared_why,
+        "source": new.source,
+        "flapping": new.flapping,
+    }
+    return kind, new.node, detail

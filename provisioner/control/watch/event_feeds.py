@@ -1,0 +1,323 @@
+"""What BMCs tell by themselves: follows their streams, keeps our subscriptions, takes in events.
+
+A stream comes first, for nobody else can send into it; where a BMC has none, it is told to post to
+our listener, with a secret of its own. Whatever comes is bounded in size and in rate, and a break
+only means that the node is looked at soon.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Set
+from typing import Any
+
+from provisioner.adapters.redfish import subscriptions
+from provisioner.adapters.redfish.client import Redfish
+from provisioner.adapters.redfish.event_identity import resume_point
+from provisioner.adapters.redfish.events import Pushed, pushed
+from provisioner.execution.observe.watch import OutOfBand
+from provisioner.model.alert import Subscription
+from provisioner.model.node import BmcRef, Node
+from provisioner.model.outcome import Blocker
+from provisioner.model.watch import Way
+from provisioner.ports import AlertBook, Clock, EventStreams, PortError
+
+log = logging.getLogger(__name__)
+
+BACKOFF_FIRST_S, BACKOFF_MAX_S = 2.0, 600.0
+LIVED_S = 60.0  # a stream that lasted so long is opened again at once; a service that is full of
+# them answers 200 and ends at once (bmcweb has ten)
+TEST_AGAIN_S = 6 * 3600.0  # a subscription is tried so often at most, unless something came by it
+TEST_SILENT_S = 3600.0  # ... and one by which nothing came yet
+TEST_TAKES_S = 120.0  # bmcweb retries three times
+BURST, PER_SECOND = 64.0, 2.0  # documents of one BMC; a healthy one sends a few an hour
+SPREAD = 8  # streams of one round begin within so many seconds of one another
+
+Receive = Callable[[str, str, Pushed], Awaitable[None]]
+Key = tuple[str, str]  # node, BMC
+
+
+class Rate:
+    """A token bucket on the daemon's clock."""
+
+    def __init__(self, now: float) -> None:
+        self._left, self._at = BURST, now
+
+    def wait_s(self, now: float) -> float:
+        """Take one; for how long it is over the rate (0: it is not)."""
+        self._left = min(BURST, self._left + max(0.0, now - self._at) * PER_SECOND)
+        self._at = now
+        self._left -= 1.0
+        return max(0.0, -self._left / PER_SECOND)
+
+    def admits(self, now: float) -> bool:
+        """Take one if it is there."""
+        if self.wait_s(now) > 0:
+            self._left += 1.0
+            return False
+        return True
+
+
+class EventFeeds:
+    """`streams` None: none are followed; `listener` "": nothing can be posted to us."""
+
+    def __init__(
+        self,
+        book: AlertBook,
+        clock: Clock,
+        eyes: OutOfBand,
+        receive: Receive,
+        *,
+        streams: EventStreams | None,
+        listener: str,
+        new_secret: Callable[[], str],
+        streams_max: int,
+    ) -> None:
+        self._book, self._clock, self._eyes, self._receive = book, clock, eyes, receive
+        self._streams, self._listener = streams, listener
+        self._new_secret, self._streams_max = new_secret, streams_max
+        self._following: dict[Key, asyncio.Task[None]] = {}
+        self._connected: set[Key] = set()
+        self._ours: dict[Key, Subscription] = {}
+        self._keys: dict[str, Key] = {}  # of `_ours` by its id, which is how an event names it
+        self._at: Counter[str] = Counter()  # of `_ours` by node
+        self._tested: dict[str, float] = {}  # id -> when a test event was last accepted
+        self._came: dict[str, float] = {}  # id -> when something last came by it
+        self._rates: dict[str, Rate] = {}
+        self.broke: set[Key] = set()  # streams that broke since the last round
+
+    async def restore(self) -> None:
+        """Know again what subscriptions were made before."""
+        for made in await self._book.subscriptions():
+            self._keep(made)
+
+    @property
+    def followed(self) -> int:
+        """How many streams are followed now, or tried to be."""
+        return len(self._following)
+
+    @property
+    def listens(self) -> bool:
+        """Whether anything can be posted to us."""
+        return bool(self._listener)
+
+    def way(self, node: str, bmc: str) -> Way:
+        """How this BMC's news come to us now."""
+        if (node, bmc) in self._following:
+            return Way.STREAM if (node, bmc) in self._connected else Way.STREAM_BROKEN
+        made = self._ours.get((node, bmc))
+        if made is None or not made.path:
+            return Way.POLLED
+        return Way.SUBSCRIPTION if self._delivers(made) else Way.UNPROVED
+
+    def _delivers(self, made: Subscription) -> bool:
+        """Whether something came by it, and again since it was last tried."""
+        tested, came = self._tested.get(made.id, 0.0), self._came.get(made.id, 0.0)
+        return made.delivers and (came >= tested or self._clock.now() - tested <= TEST_TAKES_S)
+
+    def tells(self, node: str, bmc: str) -> bool:
+        """Whether this BMC's news come to us without our asking."""
+        return self.way(node, bmc) in (Way.STREAM, Way.SUBSCRIPTION)
+
+    async def attend(self, node: Node, bmc: BmcRef) -> None:
+        """See to it that this BMC tells us what happens, in the best way that it offers."""
+        key = (node.id, bmc.name)
+        offered = await self._eyes.offer(node, bmc)
+        if offered is None:
+            return
+        room = len(self._following) < self._streams_max or key in self._following
+        if offered.stream and self._streams is not None and room:
+            if key not in self._following:
+                task = asyncio.create_task(self._follow(node, bmc, offered.stream))
+                self._following[key] = task
+                task.add_done_callback(lambda _: self._following.pop(key, None))
+        elif offered.subscriptions and self._listener:
+            await self._subscribe(node, bmc, offered.subscriptions)
+
+    async def leave(self, watched: Collection[str]) -> None:
+        """Attend only to these nodes: no others are listened to any more."""
+        for key in [k for k in self._following if k[0] not in watched]:
+            self._following[key].cancel()
+
+    async def end(self, node: Node) -> None:
+        """Take back what was asked of the BMCs of a node that serves no more."""
+        for bmc in node.bmcs:
+            made = self._ours.get((node.id, bmc.name))
+            if made is None:
+                continue
+            try:
+                client = await self._eyes.client(node, bmc)
+                if isinstance(client, Blocker):
+                    continue
+                path = made.path or await self._find(client, made)
+                if path and await subscriptions.end(client.service, path, made.destination):
+                    continue
+            except PortError:
+                continue  # at the next round
+            await self._drop(made)
+
+    @property
+    def subscribed(self) -> Set[str]:
+        """Nodes at whose BMCs something of ours is left."""
+        return self._at.keys()
+
+    async def delivered(self, subscription_id: str, document: Any) -> int:
+        """Something was posted to our listener; the HTTP status that answers it.
+
+        The unguessable id is the secret. A context counts where there is one: bmcweb's metric
+        reports carry it, its events do not.
+        """
+        found = pushed(document)
+        key = self._keys.get(subscription_id)
+        made = None if key is None else self._ours.get(key)
+        given = hashlib.sha256(found.context.encode("utf-8", "replace")).hexdigest()
+        if made is None or (found.context and not hmac.compare_digest(given, made.context)):
+            return 404
+        rate = self._rates.setdefault(made.id, Rate(self._clock.now()))
+        if not rate.admits(self._clock.now()):
+            return 429
+        self._came[made.id] = self._clock.now()
+        if not made.delivers:
+            await self._prove(made, delivers=True)
+        await self._receive(made.node, made.bmc, found)
+        return 204
+
+    async def close(self) -> None:
+        """Stop following; subscriptions stay, and count again at the next start."""
+        tasks = list(self._following.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _follow(self, node: Node, bmc: BmcRef, path: str) -> None:
+        """One BMC's stream, opened again for ever: at once after one that lived, else less often.
+
+        A stream on which nothing comes is no failure: a well BMC has nothing to say for days.
+        """
+        assert self._streams is not None
+        last_id, wait_s = "", BACKOFF_FIRST_S
+        rate = Rate(self._clock.now())
+        await self._clock.sleep(len(self._following) % SPREAD)
+        while True:
+            began: float | None = None
+            try:
+                address = await self._eyes.reach.address(node, bmc)
+                if isinstance(address, Blocker):
+                    return
+                async with self._streams.open(address, path, last_id) as events:
+                    self._connected.add((node.id, bmc.name))
+                    began, number = self._clock.now(), 0
+                    async for event_id, document in events:
+                        read = pushed(document)
+                        number += 1
+                        last_id = resume_point(last_id, event_id, number, read)
+                        await self._clock.sleep(rate.wait_s(self._clock.now()))
+                        await self._receive(node.id, bmc.name, read)
+            except PortError as error:
+                log.info("%s/%s: its event stream broke: %s", node.id, bmc.name, error)
+            finally:
+                self._connected.discard((node.id, bmc.name))
+            self.broke.add((node.id, bmc.name))
+            if began is not None and self._clock.now() - began >= LIVED_S:
+                wait_s = BACKOFF_FIRST_S
+                continue
+            await self._clock.sleep(wait_s)
+            wait_s = min(wait_s * 2, BACKOFF_MAX_S)
+
+    async def _subscribe(self, node: Node, bmc: BmcRef, collection: str) -> None:
+        """Our subscription stands, or is made again: a BMC that was reset has forgotten it."""
+        key = (node.id, bmc.name)
+        made = self._ours.get(key)
+        try:
+            client = await self._eyes.client(node, bmc)
+            if isinstance(client, Blocker):
+                return
+            if made is not None:
+                path = made.path or await self._find(client, made)
+                current = made.destination.startswith(self._listener)
+                if path and await subscriptions.stands(client.service, path, made.destination):
+                    if current and made.path:
+                        await self._try(client, made)
+                        return
+                    # of an earlier address of ours, or one whose secret may not be the one we know
+                    if await subscriptions.end(client.service, path, made.destination):
+                        return
+                await self._drop(made)
+            secret, name = self._new_secret(), self._new_secret()[:22]
+            new = Subscription(
+                id=name,
+                node=node.id,
+                bmc=bmc.name,
+                context=hashlib.sha256(secret.encode()).hexdigest(),
+                destination=f"{self._listener}/{name}",
+                made_at=self._clock.now(),
+            )
+            await self._book.put_subscription(new)  # before it is made, so that none is forgotten
+            self._keep(new)
+            path_or_no = await subscriptions.make(client.service, new.destination, secret)
+        except PortError as error:
+            log.info("%s/%s: no subscription now: %s", node.id, bmc.name, error)
+            return
+        if isinstance(path_or_no, Blocker):
+            log.info("%s/%s: no subscription: %s", node.id, bmc.name, path_or_no)
+            return
+        self._keep(self._ours[key].model_copy(update={"path": path_or_no}))
+        await self._book.put_subscription(self._ours[key])
+        try:
+            await self._try(client, self._ours[key])
+        except PortError as error:
+            log.info("%s/%s: no test event now: %s", node.id, bmc.name, error)
+
+    async def _try(self, client: Redfish, made: Subscription) -> None:
+        """Have a test event sent, if nothing came by this subscription lately.
+
+        What was sent at the last time and did not come is why it counts as silent from now on.
+        """
+        now = self._clock.now()
+        tested, came = self._tested.get(made.id, 0.0), self._came.get(made.id, 0.0)
+        if made.delivers and not self._delivers(made):
+            await self._prove(made, delivers=False)
+        again_s = TEST_AGAIN_S if made.delivers else TEST_SILENT_S
+        if now - max(tested, came) < again_s:
+            return
+        refused = await subscriptions.submit_test(client.service)
+        if refused is not None:
+            log.info("%s/%s: no test event: %s", made.node, made.bmc, refused)
+            return
+        self._tested[made.id] = now
+
+    async def _prove(self, made: Subscription, *, delivers: bool) -> None:
+        """Write down whether anything comes by a subscription."""
+        words = "events come by" if delivers else "no test event came by"
+        log.info("%s/%s: %s our subscription", made.node, made.bmc, words)
+        self._keep(made.model_copy(update={"delivers": delivers}))
+        await self._book.put_subscription(self._ours[made.node, made.bmc])
+
+    def _keep(self, made: Subscription) -> None:
+        key = made.node, made.bmc
+        old = self._ours.get(key)
+        if old is None:
+            self._at[made.node] += 1
+        else:
+            self._keys.pop(old.id, None)
+        self._ours[key], self._keys[made.id] = made, key
+
+    async def _drop(self, made: Subscription) -> None:
+        await self._book.drop_subscription(made.id)
+        if self._ours.pop((made.node, made.bmc), None) is None:
+            return
+        for kept in (self._keys, self._tested, self._came):
+            kept.pop(made.id, None)
+        self._at[made.node] -= 1
+        if not self._at[made.node]:
+            del self._at[made.node]
+
+    async def _find(self, client: Any, made: Subscription) -> str:
+        offered = await subscriptions.offer(client.service)
+        if not offered.subscriptions:
+            return ""
+        return await subscriptions.find(client.service, offered.subscriptions, made.destination)

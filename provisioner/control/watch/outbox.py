@@ -1,0 +1,148 @@
+"""Tells webhooks what happened: the journal is the outbox, and this is what empties it.
+
+Rule: an event is sent before it is marked as sent, so that a crash in between sends it again, with
+the same id; and of one node only the oldest event is on its way, so that none overtakes another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Sequence
+
+from provisioner.control.watch.alert_keeper import AlertKeeper
+from provisioner.model.alert import Signal
+from provisioner.model.webhook import (
+    Delivery,
+    DeliveryState,
+    Happened,
+    PostOutcome,
+    Standing,
+    Webhook,
+    secret_name,
+)
+from provisioner.planning.watch.webhooks import ALERT_ID, event_id, wait_s
+from provisioner.ports import Clock, Credentials, Secret
+from provisioner.ports.webhooks import WebhookBook, WebhookPosts
+from provisioner.settings import Settings
+
+log = logging.getLogger(__name__)
+LOOK_S = 1.0  # how late an event may be told while nothing else is sent
+ASKED_MAX_S = 86400.0  # a receiver cannot put us off for longer at once
+SOURCE = "webhooks"  # of the alerts that we raise
+
+
+class Outbox:
+    """`keeper` raises alerts of nodes; None: only the log and the journal tell of dead letters."""
+
+    def __init__(
+        self,
+        book: WebhookBook,
+        posts: WebhookPosts,
+        secrets: Credentials,
+        clock: Clock,
+        settings: Settings,
+        keeper: AlertKeeper | None = None,
+    ) -> None:
+        self._book, self._posts, self._secrets = book, posts, secrets
+        self._clock, self._settings, self._keeper = clock, settings, keeper
+
+    async def run(self) -> None:
+        """Until cancelled: each webhook by itself, so that a slow one holds up no other."""
+        sending: dict[str, asyncio.Task[int]] = {}
+        try:
+            while True:
+                for standing in await self._book.webhooks():
+                    name = standing.webhook.name
+                    task = sending.get(name)
+                    if task is not None and task.done():
+                        task.result()  # a failed store ends the daemon
+                        del sending[name]
+                    if name not in sending and not standing.webhook.paused_why:
+                        sending[name] = asyncio.create_task(self.serve(standing), name=name)
+                await self._clock.sleep(LOOK_S)
+        finally:
+            for task in sending.values():
+                task.cancel()
+            await asyncio.gather(*sending.values(), return_exceptions=True)
+
+    async def serve(self, standing: Standing) -> int:
+        """Send what is due now, until nothing is; how many arrived."""
+        webhook, arrived = standing.webhook, 0
+        secrets = await self._secrets_of(webhook)
+        while True:
+            await self._book.spread(webhook.name, self._settings.webhook_waiting_max)
+            now = self._clock.now()
+            found = await self._book.due(webhook.name, now, self._settings.webhook_parallel)
+            if not found:
+                return arrived
+            if not secrets:
+                await self._book.pause(webhook.name, "its secret is lost: remove and add it", now)
+                return arrived
+            ended = await asyncio.gather(*(self._send(webhook, d, r, secrets) for d, r in found))
+            arrived += sum(1 for outcome in ended if outcome.delivered)
+            if any(outcome.gone for outcome in ended):
+                log.error("webhook %s wants no more (HTTP 410): it is paused", webhook.name)
+                await self._book.pause(webhook.name, "it answered 410 Gone", now)
+                return arrived
+            if not any(outcome.delivered for outcome in ended):
+                return arrived  # it is asked again when its time has come
+
+    async def _secrets_of(self, webhook: Webhook) -> tuple[Secret, ...]:
+        """The one that is coming and the one that is in force: both sign while it is exchanged."""
+        name = secret_name(webhook.name)
+        logins = (await self._secrets.pending(name), await self._secrets.current(name))
+        return tuple(login[1] for login in logins if login is not None)
+
+    async def _send(
+        self, webhook: Webhook, delivery: Delivery, row: Happened, secrets: Sequence[Secret]
+    ) -> PostOutcome:
+        limit = self._settings.webhook_timeout_s
+        outcome = await self._posts.post(webhook, row, secrets, limit)
+        now = self._clock.now()
+        if outcome.delivered:
+            clean = await self._book.delivered(delivery, now)
+            if clean and delivery.error:  # it may have been dead, and sent again by a person
+                await self._alert(webhook, row, now, active=False)
+        elif not outcome.gone:
+            await self._failed(webhook, delivery, row, outcome, now)
+        return outcome
+
+    async def _failed(
+        self, webhook: Webhook, delivery: Delivery, row: Happened, outcome: PostOutcome, now: float
+    ) -> None:
+        s, tries = self._settings, delivery.tries + 1
+        chance = random.random()  # noqa: S311 (spreads tries; guards nothing)
+        later = wait_s(tries, s.webhook_first_s, s.webhook_most_s, chance)
+        later = max(later, min(outcome.again_in_s, ASKED_MAX_S))
+        dead = tries >= s.webhook_tries
+        changes = {
+            "state": DeliveryState.DEAD if dead else DeliveryState.PENDING,
+            "tries": tries,
+            "next_at": now + later,
+            "error": outcome.error,
+        }
+        await self._book.failed(delivery.model_copy(update=changes), now)
+        if dead:
+            told = (event_id(row), webhook.name, tries, outcome.error)
+            log.error("event %s is a dead letter of webhook %s after %d tries: %s", *told)
+            await self._alert(webhook, row, now, active=True, words=outcome.error)
+
+    async def _alert(
+        self, webhook: Webhook, row: Happened, now: float, *, active: bool, words: str = ""
+    ) -> None:
+        """A node whose events somebody was not told of says so; it has no other effect."""
+        if self._keeper is None or not row.node:
+            return
+        message = f"{webhook.name} was not told of event {event_id(row)}: {words}"
+        signal = Signal(
+            node=row.node,
+            id=ALERT_ID,
+            target=webhook.name,
+            message=message if active else "it was told",
+            source=SOURCE,
+            at=now,
+            active=active,
+        )
+        await self._keeper.report(row.node, [signal])

@@ -1,0 +1,106 @@
+"""Remembers, for a while, what ports of serving nodes counted, and says what stands there.
+
+What is remembered is bounded and is lost with the process: counters come again at the next look.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+
+from provisioner.model.base import Record
+from provisioner.planning.watch import watch_rules
+from provisioner.planning.watch.watch_rules import Counters, Found, Interruption
+
+PORTS_MAX = 65_536  # 4,096 nodes with 16 ports each: some 100 MB at most
+LOOKS_KEPT = 3  # what the rules look at
+LOSSES_KEPT = 32  # more than any rule counts
+
+
+class PortReport(Record):
+    """What somebody counted at a port of a node, or that its link went down or came up."""
+
+    node: str
+    port: str
+    counters: Counters | None = None
+    link: str = ""  # "down" | "up" | "": nothing is said of it
+    at: float
+
+
+class PortWatch:
+    """The newest looks at each port, and its losses."""
+
+    def __init__(self) -> None:
+        self._looks: OrderedDict[tuple[str, str], deque[Counters]] = OrderedDict()
+        self._losses: OrderedDict[tuple[str, str], deque[Interruption]] = OrderedDict()
+
+    def take(self, report: PortReport) -> None:
+        """Remember one report; one that is older than what is known is let go."""
+        key = (report.node, report.port)
+        self._unseen(key, report)
+        if report.counters is not None:
+            looks = self._looks.setdefault(key, deque(maxlen=LOOKS_KEPT))
+            if not looks or report.counters.at > looks[-1].at:
+                looks.append(report.counters)
+            self._looks.move_to_end(key)
+        if report.link:
+            losses = self._losses.setdefault(key, deque(maxlen=LOSSES_KEPT))
+            last = losses[-1] if losses else None
+            down = last is not None and last.up_at is None
+            if report.link == "down" and not down:
+                losses.append(Interruption(down_at=report.at))
+            elif report.link == "up" and down and last is not None and report.at >= last.down_at:
+                losses[-1] = last.model_copy(update={"up_at": report.at})
+            self._losses.move_to_end(key)
+        for kept in (self._looks, self._losses):
+            while len(kept) > PORTS_MAX:
+                kept.popitem(last=False)
+
+    def _unseen(self, key: tuple[str, str], report: PortReport) -> None:
+        """Losses between two looks of somebody who tells state and counter together.
+
+        A loss and a return count two changes; the one that the state shows is not counted twice.
+        """
+        looks, losses = self._looks.get(key), self._losses.get(key)
+        if not looks or report.counters is None or not report.link:
+            return
+        if losses and losses[-1].up_at is None:
+            return  # it is down: how often it came and went meanwhile makes no difference
+        changes = watch_rules.growth((looks[-1], report.counters), "carrier_changes") or 0
+        shown = int(report.link == "down")
+        hidden = min(max(0, changes - shown) // 2, LOSSES_KEPT)
+        kept = self._losses.setdefault(key, deque(maxlen=LOSSES_KEPT))
+        kept.extend([Interruption(down_at=report.at, up_at=report.at)] * hidden)
+
+    def forget(self, node: str) -> None:
+        """A node that serves no more: restarts and moves between two tenants are no flaps."""
+        for kept in (self._looks, self._losses):
+            for key in [k for k in kept if k[0] == node]:
+                del kept[key]
+
+    def nodes(self) -> frozenset[str]:
+        """Nodes of which something is known."""
+        return frozenset(node for node, _ in (*self._looks, *self._losses))
+
+    def told(self) -> dict[str, dict[str, float]]:
+        """By node and port, when its newest counters were taken; 0: only its link is known."""
+        found: dict[str, dict[str, float]] = {}
+        for node, port in (*self._losses, *self._looks):
+            looks = self._looks.get((node, port))
+            found.setdefault(node, {})[port] = looks[-1].at if looks else 0.0
+        return found
+
+    def standing(self, now: float) -> dict[str, list[Found]]:
+        """All that stands, by node; a node without anything is in it too, with nothing."""
+        found: dict[str, list[Found]] = {node: [] for node in self.nodes()}
+        for (node, port), losses in self._losses.items():
+            found[node] += watch_rules.link_flaps(port, tuple(losses), now)
+        rates = {}
+        for (node, port), looks in self._looks.items():
+            seen = tuple(looks)
+            found[node] += watch_rules.carrier_changes(port, seen)
+            found[node] += watch_rules.stuck_queue(port, seen)
+            if rate := watch_rules.per_second(seen):
+                rates[node, port] = rate
+        for node, more in watch_rules.rocet(rates).items():
+            found[node] += more
+        return found

@@ -1,0 +1,175 @@
+"""Watches where released nodes' ports are, and takes a node back whose ports are not where proved.
+
+Rule: a port that is seen elsewhere is fenced at once; any other fault of the gate only in the
+watch after a release, and only if it stands in two looks. A leaf that gives no answer moves
+nobody: what it does not say is no fault of the node's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from zlib import crc32
+
+from provisioner.control.watch.alert_keeper import AlertKeeper
+from provisioner.execution.tenancy.release_sequence import Releases
+from provisioner.execution.tenancy.tenancy import Tenancy
+from provisioner.model.alert import Classification
+from provisioner.model.node import Node, NodeKind, Placement, State
+from provisioner.model.outcome import Blocker
+from provisioner.model.release import GateCheck, Verdict
+from provisioner.model.tenant import ReleaseProof
+from provisioner.planning.lifecycle import operator_requests as requests
+from provisioner.planning.release.port_isolation import misplaced
+from provisioner.planning.watch.watch_rules import Found
+from provisioner.ports import Clock, StaleWrite, Store
+from provisioner.settings import Settings
+
+log = logging.getLogger(__name__)
+
+ROUND_S = 10.0  # a node that was released just now is looked at within this and its turn
+LOOKS_MAX = 64  # nodes at once; nodes on the same leaves share a look
+SOURCE = "watch.release"
+
+
+class ReleaseWatch:
+    """`run` watches for ever. `submit` hands an operation to the engine."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        settings: Settings,
+        tenancy: Tenancy,
+        submit: Callable[[str], Awaitable[None]],
+        keeper: AlertKeeper | None = None,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._settings = settings
+        self._tenancy = tenancy
+        self._releases = Releases(tenancy.site, store, tenancy)
+        self._submit = submit
+        self._keeper = keeper
+        self._due: dict[str, float] = {}
+        self._suspected: dict[str, frozenset[str]] = {}  # node -> rows that failed at the last look
+        self._alerted: set[str] = set()
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        while True:
+            await self.round()
+            await self._clock.sleep(ROUND_S)
+
+    async def round(self) -> None:
+        """Look at every released node whose turn it is."""
+        nodes = await self._store.nodes()
+        now = self._clock.now()
+        if self._keeper is not None:  # a predecessor's words count as well
+            standing = await self._keeper.book.alerts()
+            self._alerted = {a.node for a in standing if a.active and a.source == SOURCE}
+        mine = {
+            n.id: n
+            for n in nodes
+            if n.state is State.RELEASED and n.kind is NodeKind.HOST and n.ports and n.vrf
+        }
+        for name in [n for n in self._due if n not in mine]:
+            del self._due[name]
+            self._suspected.pop(name, None)
+        for name in mine:
+            # spread by name, so that a start is no storm
+            share = crc32(name.encode()) / 2**32
+            self._due.setdefault(name, now + share * self._settings.watch_ports_s)
+        turns = sorted((at, name) for name, at in self._due.items() if at <= now)[:LOOKS_MAX]
+        for _, name in turns:
+            self._due[name] = now + self._settings.watch_ports_s
+        done = await asyncio.gather(
+            *(self.look(mine[name]) for _, name in turns), return_exceptions=True
+        )
+        for (_, name), problem in zip(turns, done, strict=True):
+            if isinstance(problem, BaseException):
+                log.error("watch of the ports of %s failed", name, exc_info=problem)
+        await self._tidy({n.id: n for n in nodes})
+
+    async def look(self, node: Node) -> None:
+        """Where this node's ports are now; it is taken back if that is not where it was proved."""
+        read = await self._tenancy.read(node.ports)
+        if isinstance(read, Blocker):
+            await self._tell(node, [_found("PortsUnread", read.subject, read.detail, unread=True)])
+            return
+        elsewhere = misplaced(node.ports, read, node.vrf)
+        if elsewhere:
+            await self._take_back(node, elsewhere, mixed=True)
+            return
+        proof = await self._store.proof(node.id)
+        fresh = proof is not None and proof.certificate == node.certificate
+        until = proof.confirmed_at + self._settings.release_watch_s if proof else 0.0
+        if proof is not None and fresh and self._clock.now() <= until:
+            await self._judge(node, proof)
+        elif node.id in self._alerted:
+            await self._tell(node, [])
+
+    async def _judge(self, node: Node, proof: ReleaseProof) -> None:
+        """The whole gate, against what was seen at the release."""
+        rows = await self._releases.watched(node, node.vrf, proof.after)
+        failed = [r for r in rows if r.verdict is Verdict.FAIL]
+        names = frozenset(f"{r.check} {r.subject}" for r in failed)
+        stands = names & self._suspected.get(node.id, frozenset())
+        self._suspected[node.id] = names
+        at_once = any(r.check in _AT_ONCE for r in failed)
+        if failed and (at_once or stands):
+            blockers = self._releases.blockers(rows)
+            await self._take_back(node, blockers, mixed=at_once)
+        elif node.id in self._alerted:
+            await self._tell(node, [])
+
+    async def take_back(self, node: Node, why: Sequence[Blocker]) -> None:
+        """Have a node taken back of which a port stands in another customer's network."""
+        await self._take_back(node, why, mixed=True)
+
+    async def _take_back(self, node: Node, why: Sequence[Blocker], *, mixed: bool) -> None:
+        """Fence, erase and prove it anew; it stays its tenant's. `mixed`: nobody knows where it is.
+
+        Whoever changed the row meanwhile wins: then the next round looks again.
+        """
+        now = self._clock.now()
+        found = [_found("PortElsewhere", b.subject, b.detail) for b in why[:8]]
+        await self._tell(node, found)
+        asked = requests.reclaim(node, now, for_repair=True)
+        if isinstance(asked, str):
+            return
+        changes = {"note": f"taken back: {why[0]}", "blockers": tuple(why)}
+        if mixed:
+            changes |= {"placement": Placement.MIXED, "vrf": ""}
+        try:
+            await self._store.save_node(asked.model_copy(update=changes))
+        except StaleWrite:
+            return
+        detail = {"why": [str(b) for b in why[:20]], "vrf": node.vrf}
+        await self._store.journal("taken_back", node.id, detail, now)
+        operation = await self._store.open_operation(node.id, "alert", now)
+        if operation is not None:  # else somebody works on it already, and sees the new state
+            await self._submit(operation.id)
+
+    async def _tell(self, node: Node, found: Sequence[Found]) -> None:
+        if self._keeper is None:
+            return
+        await self._keeper.level(node.id, {SOURCE: found})
+        (self._alerted.add if found else self._alerted.discard)(node.id)
+
+    async def _tidy(self, nodes: dict[str, Node]) -> None:
+        """What was said of a node is over once it is fenced."""
+        for name in sorted(self._alerted):
+            node = nodes.get(name)
+            if node is not None and node.placement is Placement.MAINTENANCE:
+                await self._tell(node, [])
+
+
+# a leak, or a port that is in another network: not waited for
+_AT_ONCE = frozenset({GateCheck.PORT_VRF, GateCheck.ONE_VRF, GateCheck.REMAINDER})
+
+
+def _found(name: str, target: str, message: str, *, unread: bool = False) -> Found:
+    kind = Classification.UNOBSERVED if unread else Classification.PREVENT_ALLOCATIONS
+    return Found(id=name, target=target, classifications=(kind,), message=message[:300])

@@ -1,0 +1,97 @@
+"""Records that ports of a node stood in a customer's network without a handover.
+
+Whoever sees it, a node's driver or the watch of leaves, records it before the ports are fenced: a
+crash in between must not leave a node that counts as clean. Written are the journal, an erasure
+that is owed on the node's row, and an alert that keeps the node from tenants until it is certified
+anew. The case for a person is opened from the row (`repairs.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from provisioner.control.watch.alert_keeper import AlertKeeper
+from provisioner.model.alert import Classification, Signal
+from provisioner.model.node import Node
+from provisioner.model.tenant import PortPlacement
+from provisioner.planning.release.entitlement import mark_served
+from provisioner.ports import AlertBook, Clock, StaleWrite, Store
+
+SOURCE = "watch.leaves"
+WRITES_MAX = 16  # of one row that others change meanwhile
+AGAIN_S = 3600.0  # the journal says of the same ports again after this
+NOTED_MAX = 65_536
+
+
+class Trespasses:
+    """One instance serves the drivers and the watch of a daemon. `book` None: no alerts."""
+
+    def __init__(self, store: Store, clock: Clock, book: AlertBook | None = None) -> None:
+        self._store, self._clock = store, clock
+        self._keeper = None if book is None else AlertKeeper(book, store, clock, _submit_nothing)
+        self._noted: dict[str, tuple[frozenset[str], float]] = {}
+
+    async def note(self, node: Node, found: Sequence[PortPlacement], seen_by: str) -> Node:
+        """Record these ports of a node; the node's row as it is now, with the erasure owed."""
+        now = self._clock.now()
+        if self._is_new(node.id, found, now):
+            detail = describe(found) | {"state": node.state.value, "seen_by": seen_by}
+            await self._store.journal("trespass", node.id, detail, now)
+            await self._alert(node.id, found, now)
+        for _ in range(WRITES_MAX):
+            stored = await self._store.node(node.id)
+            if stored is None:
+                return node
+            served = mark_served(stored.served, (p.vrf for p in found))
+            if served == stored.served:
+                return stored
+            try:
+                return await self._store.save_node(stored.model_copy(update={"served": served}))
+            except StaleWrite:
+                continue
+        raise StaleWrite(f"node {node.id} is changed by others all the time")
+
+    async def note_unowned(self, found: Sequence[PortPlacement]) -> None:
+        """Record ports of one leaf that no node owns: in the journal and as alerts of the leaf."""
+        now, leaf = self._clock.now(), found[0].switch
+        if self._is_new(leaf, found, now):
+            detail = describe(found) | {"state": "", "seen_by": SOURCE}
+            await self._store.journal("trespass", leaf, detail, now)
+            await self._alert(leaf, found, now)
+
+    def _is_new(self, name: str, found: Sequence[PortPlacement], now: float) -> bool:
+        ports = frozenset(f"{p.switch}/{p.interface} {p.vrf}" for p in found)
+        known, at = self._noted.pop(name, (frozenset(), 0.0))
+        is_new = not ports <= known or now - at >= AGAIN_S
+        self._noted[name] = (ports | known, now) if is_new else (known, at)
+        while len(self._noted) > NOTED_MAX:
+            del self._noted[next(iter(self._noted))]
+        return is_new
+
+    async def _alert(self, node: str, found: Sequence[PortPlacement], now: float) -> None:
+        if self._keeper is None:
+            return
+        signals = [
+            Signal(
+                node=node,
+                id="PortTrespass",
+                target=f"{p.switch}/{p.interface}",
+                classifications=(Classification.PREVENT_ALLOCATIONS,),
+                message=f"it stood in VRF {p.vrf} without a handover",
+                source=SOURCE,
+                at=now,
+            )
+            for p in found
+        ]
+        await self._keeper.report(node, signals)
+
+
+def describe(found: Sequence[PortPlacement]) -> dict[str, Any]:
+    """Ports and networks as the journal has them."""
+    ports = [f"{p.switch}/{p.interface} in {p.vrf}" for p in found]
+    return {"ports": ports[:64], "count": len(ports)}
+
+
+async def _submit_nothing(_operation: str) -> None:
+    """These alerts revoke nothing, so that no operation is opened for them."""

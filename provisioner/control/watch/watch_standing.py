@@ -1,0 +1,56 @@
+"""What the watch knows of itself, gathered for people: nobody is asked, nothing is changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from provisioner.control.watch.watcher import Watcher
+from provisioner.model.node import BmcRef, Node
+from provisioner.model.watch import WatchedBmc, WatchedNode, WatchStatus
+
+
+def standing(watcher: Watcher, now: float) -> WatchStatus:
+    """The watch as it stands at `now`."""
+    return about(watcher, now).model_copy(update={"nodes": tuple(nodes(watcher))})
+
+
+def about(watcher: Watcher, now: float) -> WatchStatus:
+    """The same without its nodes: those of a large fleet take seconds (`nodes`)."""
+    return WatchStatus(
+        at=now,
+        listener=watcher.feeds.listens,
+        requests_per_s=watcher.eyes.budget.per_s,
+        requests=watcher.eyes.budget.spent,
+        routine=watcher.may_watch(),
+        leaves=dict(sorted(watcher.leaves.read.items())),
+    )
+
+
+def nodes(watcher: Watcher) -> Iterator[WatchedNode]:
+    """Each node that is watched now; as it stands when it comes."""
+    told = watcher.ports.told()
+    for node, heard in watcher.watched():
+        yield _node(watcher, node, heard, told.get(node.id, {}))
+
+
+def _node(
+    watcher: Watcher, node: Node, heard: dict[str, float], told: dict[str, float]
+) -> WatchedNode:
+    leaves = {f"{p.switch}/{p.interface}" for p in node.ports}
+    return WatchedNode(
+        node=node.id,
+        looked_at=watcher.looked.get(node.id, 0.0),
+        bmcs=tuple(_bmc(watcher, node, bmc, heard.get(bmc.name, 0.0)) for bmc in node.bmcs),
+        ports=len(leaves),
+        counted=len(leaves & set(told)),
+        counters_at=max((at for port, at in told.items() if port not in leaves), default=0.0),
+    )
+
+
+def _bmc(watcher: Watcher, node: Node, bmc: BmcRef, heard_at: float) -> WatchedBmc:
+    return WatchedBmc(
+        bmc=bmc.name,
+        way=watcher.feeds.way(node.id, bmc.name),
+        heard_at=heard_at,
+        reports=watcher.eyes.reporting(node.id, bmc.url),
+    )

@@ -1,0 +1,323 @@
+"""Watches nodes that serve tenants: whose turn it is to be looked at, and what follows from it.
+
+A timer loop, no operations: it writes only when something changed. It acts on nothing: what an
+alert means for a node is the reconciler's to carry out (`AlertKeeper.consider`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from dataclasses import dataclass, field
+from zlib import crc32
+
+from provisioner.adapters.redfish.events import Metric, Pushed, signals
+from provisioner.control.watch.alert_keeper import AlertKeeper
+from provisioner.control.watch.event_feeds import EventFeeds
+from provisioner.control.watch.event_memory import EventMemory
+from provisioner.control.watch.leaf_counts import LeafCounts
+from provisioner.control.watch.look_lane import LookLane
+from provisioner.control.watch.port_watch import PortReport, PortWatch
+from provisioner.control.watch.watched_nodes import WatchedNodes
+from provisioner.execution.actions.reach import Reach
+from provisioner.execution.observe.watch import OutOfBand
+from provisioner.model.alert import Signal
+from provisioner.model.certificate import Certificate
+from provisioner.model.inventory import Inventory
+from provisioner.model.node import BmcRef, Node
+from provisioner.model.outcome import Blocker
+from provisioner.planning.repair import lost_parts
+from provisioner.planning.watch import watch_rules
+from provisioner.planning.watch.watch_rules import Found, signal_of
+from provisioner.ports import AlertBook, Clock, EventStreams, Store
+from provisioner.settings import Settings
+
+ROUND_S = 5.0  # an alert's effect, a new node, an override's end are seen within this
+LOOKS_MAX = 128  # nodes that are looked at at the same time; the budget is what holds them back
+LOOK_AGAIN_S = 300.0  # what BMCs say by themselves brings a sweep of a node so often at most
+SWEEPS_MAX = 16  # the same of sweeps: some hundred requests each
+
+
+@dataclass(frozen=True)
+class WatchParts:
+    """What the watch needs from outside. `listener`: URL that BMCs post events to; "": none."""
+
+    book: AlertBook
+    new_secret: Callable[[], str]
+    streams: EventStreams | None = None
+    listener: str = ""
+    attach: Callable[[Watcher], None] | None = None  # told who takes in what is pushed
+
+
+@dataclass
+class _Turns:
+    """When a node is looked at next, and when each of its BMCs was last heard of."""
+
+    glance_at: float
+    sweep_at: float
+    parts_at: float
+    began_at: float
+    pushed_at: float = float("-inf")  # when an event last brought a sweep, or will
+    heard: dict[str, float] = field(default_factory=dict)
+    asked: dict[str, float] = field(default_factory=dict)  # when a glance at it was answered
+    metrics: dict[str, dict[str, float]] = field(default_factory=dict)
+    lost: dict[str, float] = field(default_factory=dict)  # part -> when it was first not seen
+
+
+class Watcher:
+    """`run` watches for ever. Released hosts only: everything else is in the reconciler's hands."""
+
+    def __init__(
+        self,
+        parts: WatchParts,
+        store: Store,
+        clock: Clock,
+        settings: Settings,
+        reach: Reach,
+        submit: Callable[[str], Awaitable[None]],
+        may_watch: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self._store, self._clock, self._settings = store, clock, settings
+        self.may_watch = may_watch  # an overloaded daemon puts routine looks off
+        self._memory = EventMemory(parts.book)
+        self.keeper = AlertKeeper(parts.book, store, clock, submit)
+        self.eyes = OutOfBand(reach, clock, settings.watch_requests_per_s)
+        self.feeds = EventFeeds(
+            parts.book,
+            clock,
+            self.eyes,
+            self.receive,
+            streams=parts.streams,
+            listener=parts.listener,
+            new_secret=parts.new_secret,
+            streams_max=settings.watch_streams_max,
+        )
+        self.ports = PortWatch()
+        self.leaves = LeafCounts(reach, clock, settings.watch_s, self._counted)
+        self.looked: dict[str, float] = {}  # node -> when it was last glanced at, for people
+        self._turns: dict[str, _Turns] = {}
+        self._fleet = WatchedNodes()
+        self._nodes: dict[str, Node] = {}
+        self._looking = LookLane(LOOKS_MAX, lambda name: self._work(name, self._look))
+        self._sweeping = LookLane(SWEEPS_MAX, lambda name: self._work(name, self._sweep))
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        await self.feeds.restore()
+        try:
+            while True:
+                await self.round()
+                await self._clock.sleep(ROUND_S)
+        finally:
+            await self.close()
+
+    async def close(self) -> None:
+        """Stop looking and listening."""
+        await self._looking.close()
+        await self._sweeping.close()
+        await self.feeds.close()
+        await self.leaves.close()
+        self.eyes.budget.close()
+
+    async def round(self) -> None:
+        """One round: begin the looks that are due, and tidy what time changed."""
+        self._fleet.take(await self._store.nodes())
+        nodes, self._nodes = self._fleet.all, self._fleet.watched
+        await self._leave(nodes)
+        now = self._clock.now()
+        for name, node in self._nodes.items():
+            if name not in self._turns:
+                self._turns[name] = self._first(node, now)
+        for name, _ in self.feeds.broke:
+            if name in self._turns:
+                self._turns[name].glance_at = min(self._turns[name].glance_at, now)
+        self.feeds.broke.clear()
+        if self.may_watch():
+            self._looking.due(self._due(self._looking, lambda t: t.glance_at, now))
+            self._sweeping.due(self._due(self._sweeping, lambda t: t.sweep_at, now))
+            self.leaves.round(nodes, self._nodes, self._fleet.cabled)
+        else:
+            self._looking.due(())
+            self._sweeping.due(())
+        for name, found in self.ports.standing(now).items():
+            if name in nodes:
+                await self.keeper.level(name, {"watch.ports": found})
+        await self.keeper.tidy(nodes)
+
+    async def receive(self, node_id: str, bmc: str, found: Pushed) -> None:
+        """Take in what a BMC sent by itself; what it sent before, and replays, changes nothing."""
+        node = self._nodes.get(node_id)
+        turns = self._turns.get(node_id)
+        if node is None or turns is None:
+            return
+        now = self._clock.now()
+        turns.heard[bmc] = now
+        found = await self._memory.drop_repeats(node_id, bmc, found)
+        if found.asks_for_a_look and turns.pushed_at <= now:
+            turns.pushed_at = max(now, turns.pushed_at + LOOK_AGAIN_S)
+            turns.sweep_at = turns.parts_at = min(turns.sweep_at, turns.pushed_at)
+        told = [*signals(found, node_id, bmc, now)]
+        told += self._measured(node_id, turns, bmc, found.metrics)
+        changed = await self.keeper.report(node_id, told)
+        await self._memory.remember(node_id, bmc, found)
+        if changed:
+            await self.keeper.consider(node)
+
+    def _measured(
+        self, node_id: str, turns: _Turns, bmc: str, metrics: Sequence[Metric]
+    ) -> list[Signal]:
+        """What streamed, posted or polled metrics say: each report has other counters."""
+        known = turns.metrics.setdefault(bmc, {})
+        after = watch_rules.fatal_counters((m.name, m.value) for m in metrics)
+        grown = watch_rules.fatal_growth(known, after)
+        known |= after
+        now = self._clock.now()
+        return [signal_of(f, node_id, f"telemetry/{bmc}", now) for f in grown]
+
+    async def report(self, node_id: str, told: Sequence[Signal]) -> None:
+        """Somebody else told something of a node, through the webhook."""
+        node = await self._store.node(node_id)
+        if node is not None and await self.keeper.report(node_id, told):
+            await self.keeper.consider(node)
+
+    async def count(self, reports: Iterable[PortReport]) -> None:
+        """Somebody else counted at ports; what it means is said in the next round."""
+        for report in reports:
+            self.ports.take(report)
+
+    def _counted(self, report: PortReport) -> None:
+        if report.node in self._nodes:  # else it left while its leaf was asked
+            self.ports.take(report)
+
+    def watched(self) -> list[tuple[Node, dict[str, float]]]:
+        """Nodes that are watched now, and when each of their BMCs was last heard of."""
+        return [(n, self._turns[n.id].heard) for n in self._nodes.values() if n.id in self._turns]
+
+    def _first(self, node: Node, now: float) -> _Turns:
+        """Spread over the whole interval by the node's name, so that no start is a storm."""
+        share = crc32(node.id.encode()) / 2**32
+        settings = self._settings
+        return _Turns(
+            glance_at=now + share * settings.watch_node_s,
+            sweep_at=now + share * settings.watch_s,
+            parts_at=now + share * settings.watch_parts_s,
+            began_at=now,
+        )
+
+    def _due(self, lane: LookLane, due_at: Callable[[_Turns], float], now: float) -> list[str]:
+        """What is due in this round or before the next, the longest overdue first."""
+        due = sorted(
+            (due_at(turns), name)
+            for name, turns in self._turns.items()
+            if due_at(turns) <= now + ROUND_S and name not in lane.running
+        )
+        return [name for _, name in due]
+
+    def _work(
+        self, name: str, look: Callable[[Node, _Turns], Coroutine[None, None, None]]
+    ) -> Coroutine[None, None, None] | None:
+        node, turns = self._nodes.get(name), self._turns.get(name)
+        return None if node is None or turns is None else look(node, turns)
+
+    async def _look(self, node: Node, turns: _Turns) -> None:
+        """A glance at every BMC of a node; what it offers to tell by itself is taken up."""
+        now = self._clock.now()
+        turns.glance_at = now + self._settings.watch_node_s
+        level: dict[str, Sequence[Found | Signal]] = {}
+        asked = [b for b in node.bmcs if not self._told(node, b, turns, now)]
+        for bmc in asked:
+            turns.asked.pop(bmc.name, None)
+            seen = await self.eyes.glance(node, bmc)
+            if not isinstance(seen, Blocker):
+                turns.heard[bmc.name] = turns.asked[bmc.name] = self._clock.now()
+                source = f"glance/{bmc.name}"
+                told = signals(Pushed(events=seen), node.id, bmc.name, now)
+                level[source] = [s for s in told if s.active]
+                await self.feeds.attend(node, bmc)
+        now = self.looked[node.id] = self._clock.now()
+        heard = {b.name: turns.heard.get(b.name, 0.0) for b in asked}
+        limit_s = self._settings.watch_silent_s
+        level["watch.silent"] = watch_rules.silent(heard, turns.began_at, now, limit_s)
+        certificate = await self._store.certificate(node.certificate) if node.certificate else None
+        revoked = certificate is not None and await self._store.revoked(certificate.id)
+        level["watch.age"] = watch_rules.certificate_age(certificate, now, revoked=revoked)
+        if await self.keeper.level(node.id, level):
+            await self.keeper.consider(node)
+
+    def _told(self, node: Node, bmc: BmcRef, turns: _Turns, now: float) -> bool:
+        """Whether it tells us by itself, and answered since its turn: a reset ends that."""
+        came = watch_rules.turn_came(f"{node.id}/{bmc.name}", self._settings.watch_told_s, now)
+        return turns.asked.get(bmc.name, 0.0) >= came and self.feeds.tells(node.id, bmc.name)
+
+    async def _sweep(self, node: Node, turns: _Turns) -> None:
+        """All versions of every BMC of a node, and all parts now and then."""
+        now = self._clock.now()
+        turns.sweep_at = now + self._settings.watch_s
+        parts = turns.parts_at <= now + ROUND_S
+        if parts:
+            turns.parts_at = now + self._settings.watch_parts_s
+        certificate = await self._store.certificate(node.certificate) if node.certificate else None
+        if certificate is None:
+            return  # said at every glance
+        level: dict[str, Sequence[Found | Signal]] = {}
+        told: list[Signal] = []
+        for bmc in node.bmcs:
+            metrics = await self.eyes.telemetry(node, bmc, anew=parts)
+            told += self._measured(node.id, turns, bmc.name, metrics)
+            seen = await self._swept(node, bmc, turns, parts=parts)
+            if seen is None:
+                continue
+            level[f"watch.versions/{bmc.name}"] = watch_rules.drift(certificate, seen)
+            if parts:
+                level[f"watch.parts/{bmc.name}"] = watch_rules.swaps(certificate, seen)
+            if bmc.kind == "host":
+                level |= self._find_lost(turns, bmc, certificate, seen, parts=parts)
+        grown = await self.keeper.report(node.id, told)
+        if await self.keeper.level(node.id, level) or grown:
+            await self.keeper.consider(node)
+
+    def _find_lost(
+        self, turns: _Turns, bmc: BmcRef, certificate: Certificate, seen: Inventory, *, parts: bool
+    ) -> dict[str, Sequence[Found | Signal]]:
+        """Return what stands of lost parts; the next look comes earlier where one is suspected.
+
+        Until every suspicion is confirmed or gone, alerts that stand are left as they are.
+        """
+        if not lost_parts.is_whole(seen):
+            return {}
+        now = self._clock.now()
+        if not parts:
+            if turns.lost or lost_parts.may_have_lost(certificate, seen):
+                turns.sweep_at = turns.parts_at = now
+            return {}
+        lost = lost_parts.find_lost(certificate, seen)
+        turns.lost = {part: turns.lost.get(part, now) for part in lost}
+        standing, pending = lost_parts.confirm(lost, turns.lost, now)
+        if pending:
+            turns.sweep_at = turns.parts_at = now + lost_parts.CONFIRM_S
+            return {}
+        if lost:
+            turns.parts_at = turns.sweep_at  # read anew at each sweep, until it is back
+        return {f"watch.lost/{bmc.name}": standing}
+
+    async def _swept(
+        self, node: Node, bmc: BmcRef, turns: _Turns, *, parts: bool
+    ) -> Inventory | None:
+        seen = await self.eyes.sweep(node, bmc, parts=parts)
+        if isinstance(seen, Blocker):
+            return None
+        turns.heard[bmc.name] = self._clock.now()
+        return seen
+
+    async def _leave(self, nodes: dict[str, Node]) -> None:
+        """Nodes that serve no more are neither looked at nor listened to."""
+        for name in [n for n in self._turns if n not in self._nodes]:
+            del self._turns[name]
+            self.looked.pop(name, None)
+            self.eyes.forget(name)
+            self.ports.forget(name)
+            if name in nodes:
+                await self.keeper.level(name, {"watch.ports": ()})
+        await self.feeds.leave(self._nodes)
+        for name in sorted(self.feeds.subscribed - self._nodes.keys()):
+            if name in nodes:
+                await self.feeds.end(nodes[name])

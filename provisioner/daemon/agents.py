@@ -1,0 +1,131 @@
+"""Puts the agents' side together: the API that agents call, on HTTPS, and the commands to them."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from aiohttp import web
+
+from provisioner.adapters.agent.client import AgentClient
+from provisioner.adapters.agent.registry import AgentRegistry
+from provisioner.adapters.agent.server import FILES, application
+from provisioner.adapters.agent.service import AgentService
+from provisioner.adapters.agent.sessions import Sessions
+from provisioner.adapters.agent.tls import names_of_ours, open_authority
+from provisioner.adapters.agent.wire import HttpsWire
+from provisioner.adapters.simulated.simulated_agents import SocketSide, simulated_agents
+from provisioner.adapters.simulated.simulated_runner import SimulatedRunner
+from provisioner.execution.artifacts.os_images import OsImages
+from provisioner.model.input_error import InputError
+from provisioner.ports import Agents, Clock
+from provisioner.runtime.bounded_listener import BoundedListener, Limits, handlers_of
+from provisioner.settings import Settings
+from provisioner.store.database.sql_store import SqlStore
+from provisioner.store.repositories.vault import Vault
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class AgentDoor:
+    """Where agents find us. `url` is what ramdisks are told ("": from host and port)."""
+
+    host: str = "127.0.0.1"
+    port: int = 6385
+    url: str = ""
+
+
+@dataclass(frozen=True)
+class ServedAgents:
+    """The port, and what a ramdisk has to know to call."""
+
+    agents: Agents
+    url: str = ""
+    ca_pem: str = ""
+    images: OsImages | None = None
+
+
+def new_token() -> str:
+    """43 characters of 256 random bits; agents want at least 32."""
+    return secrets.token_urlsafe(32)
+
+
+@asynccontextmanager
+async def serve_agents(
+    door: AgentDoor,
+    data: Path,
+    store: SqlStore,
+    vault: Vault,
+    clock: Clock,
+    settings: Settings,
+    images: OsImages | None = None,
+) -> AsyncIterator[ServedAgents]:
+    """Serve the lookup and heartbeat API, and `images`, which are told where that is.
+
+    Raises `InputError` if it cannot be served there.
+    """
+    authority = open_authority(data)
+    named = urlsplit(door.url).hostname or ""
+    hosts = names_of_ours((named, door.host))
+    if not hosts or (door.url and not named):
+        remedy = "Say how ramdisks reach us: --agent-url https://ADDRESS:PORT."
+        raise InputError("--agent-url", door.url, "names no address of ours", remedy)
+    sessions = Sessions(store, vault, new_token, shared=store.shared)
+    service = AgentService(sessions, clock, settings, store.journal)
+    files = images.application() if images is not None else None
+    runner = web.AppRunner(
+        application(service, files), access_log=None, keepalive_timeout=settings.api_idle_s
+    )
+    await runner.setup()
+    context = authority.server_context(hosts)
+    limits = Limits(
+        settings.agents_connections_max, settings.agents_connections_per_peer, settings.api_idle_s
+    )
+    listener = BoundedListener("agents", handlers_of(runner), limits, context)
+    wire = HttpsWire()
+    try:
+        try:
+            await listener.start(door.host, door.port)
+        except OSError as error:
+            problem = f"cannot serve maintenance agents there ({error.strerror or error})"
+            remedy = "Name a free port at an address of this machine that hosts reach."
+            where = f"{door.host}:{door.port}"
+            raise InputError("--agent-host", where, problem, remedy) from None
+        bound = listener.port
+        url = door.url.rstrip("/") or f"https://{_bracketed(door.host)}:{bound}"
+        log.info("maintenance agents call %s; they trust %s", url, data / "agent-ca.pem")
+        if images is not None:
+            images.url = url + FILES
+        registry = AgentRegistry(sessions, AgentClient(wire, clock), clock, settings)
+        yield ServedAgents(registry, url, authority.ca_pem(), images)
+    finally:
+        await wire.close()
+        await listener.stop()
+        await runner.cleanup()
+
+
+def simulated(
+    runner: SimulatedRunner, store: SqlStore, vault: Vault, clock: Clock, settings: Settings
+) -> Agents:
+    """The agents of the simulated site that `runner` reaches."""
+    side = SocketSide(runner)
+    return simulated_agents(
+        side,
+        store,
+        vault,
+        clock,
+        settings,
+        store.journal,
+        new_token,
+        shared=store.shared,
+    )
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

@@ -1,0 +1,88 @@
+"""Where devices pull artifacts from: the artifact directory that we serve, or a server outside."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from aiohttp import web
+
+from provisioner.adapters.artifact_source import HttpArtifactServer
+from provisioner.execution.artifacts.artifacts import Artifacts
+from provisioner.execution.artifacts.outside_artifacts import OutsideArtifacts, sweep
+from provisioner.model.input_error import InputError
+from provisioner.ports import Clock
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ArtifactDoor:
+    """Where devices get files: at `url` of an outside server, or of us at `host` and `port`."""
+
+    host: str = "127.0.0.1"
+    port: int = 8070
+    url: str = ""
+
+
+def open_artifacts(
+    directory: Path, door: ArtifactDoor, clock: Clock, ca_file: Path | None
+) -> AbstractAsyncContextManager[Artifacts]:
+    """The artifacts of a daemon, as its options say."""
+    if door.url:
+        return outside_artifacts(directory, door.url, clock, ca_file)
+    return serve_artifacts(directory, door.host, door.port)
+
+
+@asynccontextmanager
+async def outside_artifacts(
+    directory: Path, url: str, clock: Clock, ca_file: Path | None = None
+) -> AsyncIterator[OutsideArtifacts]:
+    """Files of an outside server, `directory` their cache. It need not answer yet.
+
+    Raises InputError for a directory that cannot be written.
+    """
+    if not os.access(directory, os.W_OK | os.X_OK):
+        remedy = "With --artifact-url it is a cache: name a directory that the daemon may write."
+        raise InputError("--artifacts", str(directory), "it cannot be written", remedy)
+    if left := await asyncio.to_thread(sweep, directory):
+        log.info("removed %d files that were half fetched once", left)
+    server = HttpArtifactServer(url, ca_file)
+    files = OutsideArtifacts(directory, server, clock)
+    log.info("devices pull artifacts from %s", url)
+    try:
+        yield files
+    finally:
+        await files.close()
+        await server.close()
+
+
+@asynccontextmanager
+async def serve_artifacts(directory: Path, host: str, port: int) -> AsyncIterator[Artifacts]:
+    """The artifact directory over plain HTTP, for devices that pull (a BFB is pulled, not pushed).
+
+    Vendor images are signed, and are verified by digest before they are offered; they hold no
+    secret, and BlueField BMCs do not verify our certificate anyway.
+    """
+    artifacts = Artifacts(directory)
+    runner = web.AppRunner(artifacts.application(), access_log=None)
+    await runner.setup()
+    site = web.TCPSite(runner, host, port)
+    try:
+        await site.start()
+    except OSError as error:
+        await runner.cleanup()
+        problem = f"cannot serve artifacts there ({error.strerror or error})"
+        remedy = "Name a free port at an address of this machine that BMCs reach."
+        raise InputError("--artifact-host", f"{host}:{port}", problem, remedy) from None
+    bound = runner.addresses[0][1]
+    artifacts.url = f"http://{host}:{bound}"
+    try:
+        yield artifacts
+    finally:
+        await runner.cleanup()

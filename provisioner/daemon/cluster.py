@@ -1,0 +1,144 @@
+"""Opens a daemon's place among several on one PostgreSQL; on a file there is no such place.
+
+The driver and the engine for PostgreSQL are the extra `postgresql`. They are imported only when a
+database needs them: a daemon on a file starts without them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import logging
+import os
+import secrets
+import socket
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+from provisioner.model.input_error import InputError
+from provisioner.model.matrix import Matrix
+from provisioner.planning.watch import membership
+from provisioner.planning.watch.membership import WorksBy
+from provisioner.runtime.database_clock import DatabaseClock
+from provisioner.runtime.wall_clock import WallClock
+from provisioner.settings import Settings
+from provisioner.store.database.postgres import (
+    extra_missing,
+    is_postgres,
+    postgres_url,
+    shown,
+    wait_reason,
+)
+from provisioner.store.database.waits import WaitWatch
+
+if TYPE_CHECKING:
+    from provisioner.control.engine.cluster import Cluster
+    from provisioner.control.engine.engine_shared import WorkQueue
+
+log = logging.getLogger(__name__)
+
+CHANGE_MAX = timedelta(days=7)  # a change that rolls longer is two sites
+LOST = os.EX_TEMPFAIL  # exit code of a daemon that lost its seat: start it again
+
+
+def digests_of(settings: Settings, matrix: Matrix, texts: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the digests of code, matrix and settings, and of these texts by name."""
+    package = Path(__file__).parent
+    code = hashlib.sha256()
+    for file in sorted(package.rglob("*.py")):
+        code.update(f"{file.relative_to(package)}\0".encode() + file.read_bytes() + b"\0")
+    return {
+        "code": code.hexdigest(),
+        "matrix": matrix.digest(),
+        "settings": membership.digest_settings(settings),
+        **{name: membership.digest_text(text) for name, text in texts.items()},
+    }
+
+
+def declared_end(text: str) -> float:
+    """Return until when a change is declared to roll through; 0 for "". Raises InputError."""
+    if not text:
+        return 0.0
+    remedy = "Write a time with its zone, within a week: 2026-11-22T18:00+01:00."
+    try:
+        until = datetime.fromisoformat(text)
+    except ValueError:
+        raise InputError("--change-until", text[:40], "this is no time", remedy) from None
+    if until.tzinfo is None:
+        raise InputError("--change-until", text[:40], "this time has no zone", remedy)
+    if until - datetime.now(UTC) > CHANGE_MAX:
+        raise InputError("--change-until", text[:40], "this is more than a week ahead", remedy)
+    return until.timestamp()
+
+
+def clock_of(database: str, clock: WallClock) -> WallClock:
+    """Return the clock of a daemon on this database: one that can follow it, among several."""
+    return DatabaseClock(clock.speed, clock.epoch) if is_postgres(database) else clock
+
+
+def watched_waits(database: str, settings: Settings) -> AbstractContextManager[object]:
+    """Report waits on a PostgreSQL database while inside, and end the process after the limit."""
+    if not is_postgres(database):
+        return nullcontext()
+    return WaitWatch(settings.database_wait_max_s, partial(wait_reason, database), end_at_once)
+
+
+@asynccontextmanager
+async def open_cluster(
+    database: str, settings: Settings, clock: WallClock, works: WorksBy
+) -> AsyncIterator[tuple[Cluster, WorkQueue] | None]:
+    """Our seat and the queue of operations, until the end; None with a file.
+
+    `clock` is one of `clock_of`: it goes by the database's clock from then on.
+
+    Raises InputError if the server refuses it, or if the extra `postgresql` is not installed.
+    """
+    if not is_postgres(database):
+        yield None
+        return
+    try:
+        # takes seconds: before anybody counts on us
+        dbos = importlib.import_module("provisioner.control.engine.engine_dbos")
+        import psycopg
+
+        from provisioner.control.engine.cluster import Cluster, SharedTime
+        from provisioner.store.database.seat import Seat
+    except ModuleNotFoundError as missing:
+        raise extra_missing(shown(postgres_url(database)), str(missing.name)) from None
+    name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
+    assert isinstance(clock, DatabaseClock)
+    time = SharedTime(clock, settings.clock_difference_max_s)
+    seat = Seat(database, name, _built(), settings.lease_s, works=works)
+    cluster = Cluster(seat, end_at_once, time)
+    try:
+        await cluster.start()
+    except psycopg.Error as error:
+        where, told = shown(postgres_url(database)), " ".join(str(error).split())
+        raise InputError(where, "", f"no place among the daemons: {told}", "Start again.") from None
+    try:
+        yield cluster, dbos.DbosQueue(database)
+    finally:
+        await cluster.stop()
+
+
+def end_at_once(why: str) -> NoReturn:
+    """Whoever lost its seat acts no more: no log-out, no last write, no goodbye.
+
+    A peer may be driving already what we were driving.
+    """
+    log.critical("this daemon ends at once: %s", why)
+    for handler in logging.getLogger().handlers:
+        handler.flush()
+    os._exit(LOST)
+
+
+def _built() -> str:
+    try:
+        return version("gpu-provisioner")
+    except PackageNotFoundError:  # run from a copy of its files
+        return "unknown"

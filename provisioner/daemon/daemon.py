@@ -1,0 +1,348 @@
+"""The daemon: the one place where the parts are put together.
+
+`Parts` names everything from outside; `build` wires it; `Daemon.run` serves until it is stopped.
+A simulated site differs only in the parts that are handed in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from provisioner.checks import ALL as CHECKS
+from provisioner.checks.threshold_data import Limits
+from provisioner.control.campaigns.campaigns import Campaigns
+from provisioner.control.engine.engine import EmbeddedEngine, Engine, FirstFailure
+from provisioner.control.engine.engine_shared import SharedEngine, WorkQueue
+from provisioner.control.engine.overload import Overload
+from provisioner.control.fabric.fabric import FabricSessions
+from provisioner.control.fabric.isolating import Fabrics, keeper_of, tenancy_of
+from provisioner.control.node.certifier import Certifier
+from provisioner.control.node.observer import Observer
+from provisioner.control.node.performer import Performer
+from provisioner.control.node.reconciler import Reconciler
+from provisioner.control.node.scheduler import Scheduler
+from provisioner.control.repairs.repair_shop import RepairParts, RepairShop
+from provisioner.control.watch.leaf_watch import LeafWatch
+from provisioner.control.watch.outbox import Outbox
+from provisioner.control.watch.release_watch import ReleaseWatch
+from provisioner.control.watch.time_standing import DecidingClock, TimeStanding
+from provisioner.control.watch.trespasses import Trespasses
+from provisioner.control.watch.watcher import Watcher, WatchParts
+from provisioner.execution.actions.host_keys import HostLogin
+from provisioner.execution.actions.reach import Reach
+from provisioner.execution.actions.work import Site
+from provisioner.execution.artifacts.artifacts import Artifacts
+from provisioner.execution.artifacts.os_images import OsImages
+from provisioner.execution.executor import Executor
+from provisioner.execution.observe.collector import Collector
+from provisioner.execution.observe.identify import Identifier
+from provisioner.execution.steps.erasure import Eraser
+from provisioner.execution.tenancy.release_recheck import Rechecks
+from provisioner.execution.tenancy.tenancy import Tenancy
+from provisioner.execution.validate.fabric_tests import FabricTests
+from provisioner.execution.validate.validator import Validator
+from provisioner.model.matrix import MAINTENANCE, Matrix
+from provisioner.planning.erasure.erasure import policy_of
+from provisioner.ports import (
+    Agents,
+    AlertBook,
+    BmcTransport,
+    Clock,
+    Credentials,
+    DamagedRow,
+    HostShell,
+    PlaybookRunner,
+    Store,
+    SwitchPasswords,
+    SwitchTransport,
+)
+from provisioner.ports.campaigns import CampaignBook
+from provisioner.ports.cases import CaseBook
+from provisioner.ports.telemetry import SILENCE, Telemetry
+from provisioner.ports.tickets import TicketSystem
+from provisioner.ports.webhooks import WebhookBook, WebhookPosts
+from provisioner.runtime.wall_clock import WallClock
+from provisioner.settings import Settings
+from provisioner.store.signing import Signer
+
+if TYPE_CHECKING:
+    from provisioner.control.engine.cluster import Cluster  # only with the extra "postgresql"
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Everything from outside that a daemon is made of."""
+
+    store: Store
+    credentials: Credentials
+    clock: Clock
+    settings: Settings
+    transport: BmcTransport
+    switches: SwitchTransport
+    runner: PlaybookRunner
+    shell: HostShell
+    agents: Agents
+    artifacts: Artifacts
+    matrix: Matrix
+    signer: Signer
+    os_images: OsImages | None = None
+    login: HostLogin | None = None
+    thresholds: Mapping[str, Limits] = field(default_factory=dict)  # the site's own
+    campaigns: CampaignBook | None = None  # None: nothing is upgraded in waves
+    cases: CaseBook | None = None  # None: faults are told, and nothing is repaired
+    tickets: TicketSystem | None = None  # None: work for people is on the command line and the API
+    passwords: SwitchPasswords | None = None  # None: factory passwords of switches are refused
+    fabrics: Fabrics | None = None  # None: tenants' networks are made by whoever asks for them
+    telemetry: Telemetry = SILENCE  # who measures what is done
+    watch: WatchParts | None = None  # None: released nodes are only looked at by operations
+    webhooks: tuple[WebhookBook, WebhookPosts] | None = None  # None: nobody is told
+    shared: tuple[Cluster, WorkQueue] | None = None  # with peers on one database; None: alone
+
+    @property
+    def alerts(self) -> AlertBook | None:
+        """Where alerts are kept, if anybody raises any."""
+        return None if self.watch is None else self.watch.book
+
+
+class Daemon:
+    """Drives a site. `start` returns at once; `stop` leaves devices as they are."""
+
+    def __init__(self, parts: Parts) -> None:
+        self.parts = parts
+        reach = Reach(parts.transport, parts.switches, parts.credentials, parts.passwords)
+        self.site = _site(parts, reach)
+        profiles = parts.matrix.nic_profiles
+        collector = Collector(self.site, profiles)
+        self.tenancy = tenancy_of(self.site, parts.store, parts.fabrics)
+        self.keeper = keeper_of(self.site, parts.store, parts.fabrics)
+        given = (parts.store, parts.clock, parts.settings, collector, self.tenancy, parts.matrix)
+        self.observer = Observer(*given, parts.alerts, parts.cases, parts.telemetry)
+        executor = Executor(self.site, profiles, parts.telemetry)
+        validator = Validator(self.site, parts.store, CHECKS, parts.matrix, parts.thresholds)
+        self.shop = _shop(
+            parts,
+            self.site,
+            observer=self.observer,
+            executor=executor,
+            validator=validator,
+            tenancy=self.tenancy,
+        )
+        trespasses = Trespasses(parts.store, parts.clock, parts.alerts)
+        self.performer = Performer(
+            parts.store,
+            parts.clock,
+            parts.settings,
+            observer=self.observer,
+            identifier=Identifier(self.site, collector, parts.matrix),
+            executor=executor,
+            tenancy=self.tenancy,
+            eraser=Eraser(self.site, policy_of(parts.settings)),
+            certifier=Certifier(
+                parts.store,
+                parts.clock,
+                parts.settings,
+                observer=self.observer,
+                validator=validator,
+                signer=parts.signer,
+            ),
+            mender=None if self.shop is None else self.shop.mender,
+            rechecks=Rechecks(self.site, parts.store, parts.matrix, parts.thresholds),
+            trespasses=trespasses,
+        )
+        self.time = TimeStanding(parts.store, parts.clock)
+        deciding = DecidingClock(parts.clock, self.time)
+        self.reconciler = Reconciler(
+            parts.store, deciding, parts.settings, self.observer, self.performer, self.time.sure
+        )
+        self.engine = _engine(parts, self.reconciler)
+        self.reconciler.leaves = self.engine.leaves
+        self.overload = Overload(parts.store, parts.clock)
+        self.watcher = _watcher(parts, reach, self.engine, self.overload)
+        self.scheduler = Scheduler(
+            *(parts.store, deciding, parts.settings),
+            self.engine.submit,
+            None if self.watcher is None else self.watcher.keeper.held,
+            self.overload.may_begin,
+        )
+        self.release_watch = ReleaseWatch(
+            *(parts.store, deciding, parts.settings),
+            self.tenancy,
+            self.engine.submit,
+            None if self.watcher is None else self.watcher.keeper,
+        )
+        self.leaf_watch = _leaf_watch(parts, self.tenancy, trespasses, self.release_watch)
+        self.fabric = _fabric(parts, self.site, self.engine)
+        self.campaigns = _campaigns(parts, deciding)
+        self._ticking: list[asyncio.Task[None]] = []
+        self._failure = FirstFailure()  # of all that ticks, whenever it was begun
+        self._measuring: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        """Take up what was left, then look for work for ever."""
+        if isinstance(self.parts.clock, WallClock):  # in virtual time there is nothing to measure
+            await self.time.begin()
+            for run in (self.overload.run, self.time.run):
+                measuring = asyncio.create_task(run(), name=run.__qualname__)
+                self._measuring.append(measuring)
+                self._failure.watch(measuring)
+        if not self.time.why:
+            await self._take_up()
+            return
+        self._ticking = [asyncio.create_task(self._when_sure(), name="waiting for the time")]
+
+    async def _when_sure(self) -> None:
+        """Take up what was left as soon as the time can be believed."""
+        await self.time.sure()
+        self._ticking.clear()
+        await self._take_up()
+
+    async def _take_up(self) -> None:
+        await self.engine.start()
+        if self.parts.shared is None:
+            self._lead()
+        else:
+            self._ticking = [asyncio.create_task(self._when_leading(), name="duties")]
+            self._failure.watch(self._ticking[0])
+
+    async def _when_leading(self) -> None:
+        """What only one daemon does: here as soon as this one leads, which then lasts."""
+        assert self.parts.shared is not None
+        await self.parts.shared[0].leading()
+        self._lead()
+        await asyncio.gather(*self._ticking[1:])
+
+    def _lead(self) -> None:
+        """Look for work for ever."""
+        if self.watcher is not None and self.parts.watch is not None and self.parts.watch.attach:
+            self.parts.watch.attach(self.watcher)
+        self._begin(self.scheduler.run, "scheduler")
+        self._begin(self.fabric.run, "fabric sessions")
+        self._begin(self.release_watch.run, "release watch")
+        self._begin(self.leaf_watch.run, "leaf watch")
+        if self.campaigns is not None:
+            self._begin(self.campaigns.run, "campaigns")
+        if self.shop is not None:
+            for name, loop in self.shop.loops(self.engine.submit).items():
+                self._begin(loop, name)
+        if self.keeper is not None:
+            self._begin(partial(self.keeper.run, self.parts.settings.tenant_settle_s), "tenants")
+        if self.watcher is not None:
+            self._begin(self.watcher.run, "watcher")
+        if self.parts.webhooks is not None:
+            outbox = _outbox(self.parts, self.parts.webhooks, self.watcher)
+            self._begin(outbox.run, "webhooks")
+
+    def _begin(self, run: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
+        task = asyncio.create_task(self._past_damage(run), name=name)
+        self._ticking.append(task)
+        self._failure.watch(task)
+
+    async def _past_damage(self, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Run a loop, and again when it met a damaged row of a node: that node is set aside then.
+
+        The loops take up what they find at each look, so that beginning anew loses nothing.
+        """
+        while True:
+            try:
+                return await run()
+            except DamagedRow as error:
+                if not error.node:
+                    raise
+                await self.parts.clock.sleep(self.parts.settings.poll_s)
+
+    async def wait(self) -> None:
+        """Until a loop or the store fails; they never end by themselves."""
+        ending = [self.engine.failed(), self._failure.wait()]
+        if self.parts.shared is not None:
+            ending.append(self.parts.shared[0].failed())
+        await asyncio.gather(*self._ticking, *ending)
+
+    async def stop(self) -> None:
+        """Stop deciding; devices finish what they do, and are looked at again at the next start.
+
+        What was handed in as parts is closed by whoever opened it.
+        """
+        ending = [*self._ticking, *self._measuring]
+        for task in ending:
+            task.cancel()
+        await asyncio.gather(*ending, return_exceptions=True)
+        await self.engine.stop()
+        await self.fabric.stop()
+        await self.tenancy.close()
+
+
+def _site(parts: Parts, reach: Reach) -> Site:
+    return Site(
+        parts.clock,
+        parts.settings,
+        reach,
+        parts.runner,
+        parts.shell,
+        parts.agents,
+        parts.artifacts,
+        parts.matrix.images.get(MAINTENANCE),
+        parts.os_images,
+        parts.login,
+    )
+
+
+def _fabric(parts: Parts, site: Site, engine: Engine) -> FabricSessions:
+    tests = FabricTests(site, parts.store, parts.matrix, parts.thresholds)
+    return FabricSessions(parts.store, parts.clock, parts.settings, tests, engine.submit)
+
+
+def _campaigns(parts: Parts, clock: Clock) -> Campaigns | None:
+    if parts.campaigns is None:
+        return None
+    plan = None if parts.fabrics is None else parts.fabrics.plan
+    return Campaigns(parts.store, parts.campaigns, clock, parts.settings, plan)
+
+
+def _engine(parts: Parts, reconciler: Reconciler) -> Engine:
+    given = (parts.store, reconciler.drive, parts.settings.operations_max)
+    if parts.shared is None:
+        return EmbeddedEngine(*given)
+    return SharedEngine(*given, *parts.shared)
+
+
+def _watcher(parts: Parts, reach: Reach, engine: Engine, overload: Overload) -> Watcher | None:
+    if parts.watch is None:
+        return None
+    given = (parts.store, parts.clock, parts.settings, reach, engine.submit)
+    return Watcher(parts.watch, *given, overload.may_watch)
+
+
+def _leaf_watch(
+    parts: Parts, tenancy: Tenancy, trespasses: Trespasses, released: ReleaseWatch
+) -> LeafWatch:
+    plan = None if parts.fabrics is None else parts.fabrics.plan
+    given = (parts.store, parts.clock, parts.settings, tenancy, trespasses)
+    return LeafWatch(*given, released.take_back, plan)
+
+
+def _outbox(parts: Parts, to: tuple[WebhookBook, WebhookPosts], watcher: Watcher | None) -> Outbox:
+    keeper = None if watcher is None else watcher.keeper
+    return Outbox(*to, parts.credentials, parts.clock, parts.settings, keeper)
+
+
+def _shop(parts: Parts, site: Site, **more: Any) -> RepairShop | None:
+    if parts.cases is None:
+        return None
+    needed = RepairParts(
+        parts.store,
+        parts.cases,
+        parts.alerts,
+        parts.clock,
+        parts.settings,
+        parts.credentials,
+        parts.signer,
+        parts.tickets,
+    )
+    return RepairShop(needed, site, matrix=parts.matrix, **more)

@@ -1,0 +1,235 @@
+"""Opens what a command needs from the disk: the data directory, the matrix, the settings."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import ExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from provisioner.checks.threshold_data import Limits
+from provisioner.execution.observe.intake import Secrets
+from provisioner.model.expected import Expected
+from provisioner.model.input_error import InputError
+from provisioner.model.matrix import Matrix
+from provisioner.planning.intake import expected_text
+from provisioner.planning.matrix import matrix_text, thresholds_text
+from provisioner.planning.matrix.located_yaml import SIZE_MAX, Located, load
+from provisioner.ports import Secret
+from provisioner.runtime.site_clock import site_clock
+from provisioner.runtime.wall_clock import WallClock
+from provisioner.settings import Settings
+from provisioner.store.database.copying import copier
+from provisioner.store.database.data_directory import lock_data_directory, lock_database
+from provisioner.store.database.postgres import is_postgres, postgres_url
+from provisioner.store.database.sql_store import SqlStore, open_store
+from provisioner.store.repositories.master_key import MasterKey, prepare_key
+from provisioner.store.repositories.signing_rows import open_signer
+from provisioner.store.repositories.vault import Vault
+from provisioner.store.signing import Signer
+
+DATABASE = "provisioner.db"
+DATABASE_VARIABLE = "PROVISIONER_DATABASE"
+
+
+@dataclass(frozen=True)
+class Keys:
+    """The master key, and what only it opens."""
+
+    master: MasterKey
+    vault: Vault
+    signer: Signer
+
+
+@dataclass(frozen=True)
+class Data:
+    """A data directory's contents. Reading `store` needs no key; the other parts do.
+
+    `vault`, `signer` and `master` raise the `InputError` that says why there is no master key.
+    """
+
+    store: SqlStore
+    clock: WallClock  # what its daemon goes by; a simulated site's may run fast
+    keys: Keys | InputError
+
+    @property
+    def vault(self) -> Vault:
+        return self._opened_keys().vault
+
+    @property
+    def signer(self) -> Signer:
+        return self._opened_keys().signer
+
+    @property
+    def master(self) -> MasterKey:
+        return self._opened_keys().master
+
+    def _opened_keys(self) -> Keys:
+        if isinstance(self.keys, InputError):
+            raise self.keys
+        return self.keys
+
+
+def database_of(directory: Path, option: str = "") -> str:
+    """The database: what was asked for, else PROVISIONER_DATABASE, else a file of the directory.
+
+    Raises InputError for a password on the command line, which every process here could read.
+    """
+    asked = option or os.environ.get(DATABASE_VARIABLE, "")
+    if not asked:
+        return str(directory / DATABASE)
+    source = "--database" if option else DATABASE_VARIABLE
+    if not is_postgres(asked):
+        problem = "is no PostgreSQL database"
+        raise InputError(source, "", problem, "Write postgresql://USER@HOST:PORT/NAME.")
+    if option and postgres_url(option).password is not None:
+        remedy = f"Put it into a password file (PGPASSFILE), PGPASSWORD or {DATABASE_VARIABLE}."
+        raise InputError(source, "", "holds a password, which `ps` shows to everybody", remedy)
+    return asked
+
+
+def has_data(directory: Path) -> bool:
+    """Whether there is a database already: a file, or one that the environment names."""
+    return bool(os.environ.get(DATABASE_VARIABLE)) or (directory / DATABASE).is_file()
+
+
+@contextmanager
+def held_data(directory: Path, database: str = "") -> Iterator[None]:
+    """Hold a data directory and its database for this process; the end lets go of both.
+
+    On PostgreSQL each daemon has a seat instead, and the directory alone is held. Raises InputError
+    if another process holds one of them.
+    """
+    named = database or database_of(directory)
+    with ExitStack() as held:
+        held.enter_context(lock_data_directory(directory))
+        if not is_postgres(named):
+            held.enter_context(lock_database(Path(named)))
+        yield
+
+
+@asynccontextmanager
+async def open_data(
+    directory: Path,
+    now: float,
+    database: str = "",
+    *,
+    migrates: bool = False,
+    needs_key: bool = True,
+) -> AsyncIterator[Data]:
+    """Open (and make, if need be) a data directory; closed at the end.
+
+    `database`: as `database_of` says, where a command has an option for it. `migrates`: a database
+    of an older version is copied into the directory, then migrated; it is refused otherwise.
+    `needs_key`: False opens the rest also where the master key is missing.
+    """
+    database = database or database_of(directory)
+    copy_first = copier(database, directory) if migrates else None
+    store = open_store(database, copy_first=copy_first)
+    try:
+        keys: Keys | InputError
+        try:
+            keys = await _open_keys(store, directory, now)
+        except InputError as error:
+            if needs_key:
+                raise
+            keys = error
+        yield Data(store, site_clock(directory), keys)
+    finally:
+        await store.close()
+
+
+async def _open_keys(store: SqlStore, directory: Path, now: float) -> Keys:
+    master = await prepare_key(store, directory, os.environ)
+    signer = await open_signer(store, master, now)
+    return Keys(master, Vault(store, master), signer)
+
+
+def read_text(path: Path) -> str:
+    """The text of a file of at most SIZE_MAX bytes. Raises InputError, never OSError."""
+    try:
+        if not path.is_file():
+            problem = "this is no file" if path.exists() else "there is no such file"
+            raise InputError(str(path), "", problem, "Check the path.")
+        with path.open("rb") as file:
+            content = file.read(SIZE_MAX + 1)
+    except OSError as error:
+        raise InputError(
+            str(path), "", f"it cannot be read ({error.strerror})", "Check its permissions."
+        ) from None
+    if len(content) > SIZE_MAX:
+        raise InputError(
+            str(path), "", f"the file is larger than {SIZE_MAX} bytes", "Is it the right file?"
+        )
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content[: error.start].count(b"\n") + 1
+        raise InputError(
+            str(path), f"line {line}", "this is not UTF-8 text", "Save it as UTF-8."
+        ) from None
+
+
+def read_matrix(paths: Sequence[Path]) -> Matrix:
+    """The matrix with its overlays, in order."""
+    return matrix_text.parse([(str(p), read_text(p)) for p in paths])
+
+
+def read_expected(path: Path) -> Expected:
+    """The expected-hardware list."""
+    return expected_text.parse(str(path), read_text(path))
+
+
+def read_thresholds(path: Path | None) -> Mapping[str, Limits]:
+    """A site's own thresholds; none without a file."""
+    return thresholds_text.parse(str(path), read_text(path)) if path is not None else {}
+
+
+def read_settings(path: Path | None, **overrides: object) -> Settings:
+    """Settings from a YAML file of `name: value` lines, then what the command line says."""
+    located = Located({}, {(): ("settings", 1)})
+    if path is not None:
+        located = load(str(path), read_text(path))
+    if not isinstance(located.tree, dict):
+        raise located.error((), "these are not settings", "Write lines of `name: value`.")
+    given = {k: v for k, v in overrides.items() if v is not None}
+    try:
+        return Settings.model_validate({**located.tree, **given})
+    except ValidationError as error:
+        raise located.misfit(error, "See docs/settings.md.") from None
+
+
+def read_secrets(expected: Expected, environ: Mapping[str, str]) -> Secrets:
+    """Resolve the passwords that the list points to. Raises InputError for one that is missing."""
+    factory = {}
+    for vendor, c in expected.factory_credentials.items():
+        sources = (c.password, c.password_env, c.password_file)
+        factory[vendor] = (c.username, _secret(f"factory_credentials.{vendor}", *sources, environ))
+    switches = {}
+    for n in (n for n in expected.nodes if n.username):
+        sources = (n.password, n.password_env, n.password_file)
+        switches[n.name] = (n.username, _secret(n.name, *sources, environ))
+    return Secrets(factory=factory, switches=switches)
+
+
+def _secret(
+    where: str, password: str, variable: str, file: str, environ: Mapping[str, str]
+) -> Secret:
+    if variable:
+        if not environ.get(variable):
+            remedy = f"Run: export {variable}=..."
+            raise InputError(where, "password_env", f"{variable} is not set or empty", remedy)
+        return Secret(environ[variable])
+    if file:
+        try:
+            found = read_text(Path(file)).strip()
+        except InputError as error:
+            problem = f"{file}: {error.problem}"
+            raise InputError(where, "password_file", problem, error.remedy) from None
+        if not found:
+            raise InputError(where, "password_file", f"{file} is empty", "Write the password.")
+        return Secret(found)
+    return Secret(password)

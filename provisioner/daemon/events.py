@@ -1,0 +1,313 @@
+"""The listener for what others tell us: events that BMCs post, and alerts that sources push.
+
+HTTPS only. Rule: a request is nobody's until its secret was checked, and nothing of it is read
+before it is known to be small; what it says is data, and acts on nothing by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import json
+import logging
+import secrets
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+from aiohttp import web
+
+from provisioner.adapters.agent.server import PEERS_MAX, Rate
+from provisioner.adapters.agent.tls import open_authority
+from provisioner.control.watch.port_watch import PortReport
+from provisioner.control.watch.watcher import Watcher, WatchParts
+from provisioner.daemon.watch_status import kept_status
+from provisioner.model.input_error import InputError
+from provisioner.planning.places.address_plan import AddressPlan
+from provisioner.planning.watch.pushed_alerts import Source, Told, told
+from provisioner.planning.watch.pushed_nodes import Directory
+from provisioner.ports import Clock, EventStreams, Secret
+from provisioner.runtime.bounded_listener import BoundedListener, Limits, handlers_of
+from provisioner.settings import Settings
+from provisioner.store.database.sql_store import SqlStore
+from provisioner.store.repositories.alert_rows import AlertRows
+
+log = logging.getLogger(__name__)
+
+WEBHOOK, EVENTS = "/v1/alerts/webhook", "/v1/redfish/events"
+BODY_MAX = 2 * 1024 * 1024  # bytes; a metric report of a whole baseboard has several 100 KB
+BODY_S = 20.0
+BARRED_S = 30.0  # an address whose requests were refused again and again is not heard for this
+REPLAY_S = 300.0  # a signed request is good for so long, either way of our clock
+SEEN_MAX = 65_536  # signatures that are remembered for that time
+DIRECTORY_S = 60.0  # names and serials are looked up anew after this
+SIGNATURE, TIMESTAMP, SOURCE = (
+    "X-Provisioner-Signature",
+    "X-Provisioner-Timestamp",
+    "X-Provisioner-Source",
+)
+
+
+@dataclass(frozen=True)
+class Sender:
+    """A source with its secret. `signed`: it signs its requests, else it shows a bearer token."""
+
+    source: Source
+    secret: Secret
+    signed: bool
+
+
+class Intake:
+    """The HTTP side of the watch. Until `attach` it answers 503: nobody is there to be told."""
+
+    def __init__(
+        self,
+        senders: tuple[Sender, ...],
+        store: SqlStore,
+        clock: Clock,
+        plan: AddressPlan | None = None,
+    ) -> None:
+        self._senders = {s.source.name: s for s in senders}
+        self._store, self._clock, self._plan = store, clock, plan
+        self._seen: OrderedDict[str, float] = OrderedDict()
+        self._watcher: Watcher | None = None
+        self._directory: tuple[float, Directory] | None = None
+        self._serials: dict[str, tuple[str, ...]] = {}  # certificate -> serials
+
+    def attach(self, watcher: Watcher) -> None:
+        """From now on there is somebody to be told."""
+        self._watcher = watcher
+
+    def application(self) -> web.Application:
+        """Both doors; anything else is 404."""
+        rate = Rate(lambda: asyncio.get_running_loop().time())  # of requests that were refused
+        barred: OrderedDict[str, float] = OrderedDict()  # address -> until when
+
+        @web.middleware
+        async def bounded(request: web.Request, handler: Any) -> web.StreamResponse:
+            peer, now = request.remote or "", asyncio.get_running_loop().time()
+            if barred.get(peer, 0.0) > now:
+                return web.Response(status=429, headers={"Retry-After": f"{BARRED_S:.0f}"})
+            answer: web.StreamResponse = await handler(request)
+            answer.force_close()
+            if 400 <= answer.status < 429 and not rate.admits(peer):
+                barred[peer] = now + BARRED_S
+                while len(barred) > PEERS_MAX:
+                    barred.popitem(last=False)
+            return answer
+
+        app = web.Application(middlewares=[bounded])
+        app.router.add_post(WEBHOOK, self._webhook)
+        app.router.add_post(EVENTS + "/{id:[A-Za-z0-9_-]{1,64}}", self._event)
+        return app
+
+    async def _event(self, request: web.Request) -> web.Response:
+        body = await _body(request)
+        if isinstance(body, web.Response):
+            return body
+        document = _json(body)
+        if document is None:
+            return web.Response(status=400)
+        if self._watcher is None:
+            return web.Response(status=503)
+        status = await self._watcher.feeds.delivered(request.match_info["id"], document)
+        return web.Response(status=status)
+
+    async def _webhook(self, request: web.Request) -> web.Response:
+        body = await _body(request)
+        if isinstance(body, web.Response):
+            return body
+        sender = self._sender(request.headers, body)
+        if sender is None:
+            return web.Response(status=401)
+        document = _json(body)
+        if document is None:
+            return web.Response(status=400)
+        if self._watcher is None:
+            return web.Response(status=503)
+        found = told(sender.source, document, await self._known(), self._clock.now())
+        await self._hand_on(self._watcher, found)
+        if found.unnamed:
+            log.warning("%s: names no node of ours: %s", sender.source.name, found.unnamed[:3])
+        answer = {
+            "alerts": len(found.signals),
+            "ports": len(found.ports),
+            "unknown_nodes": list(found.unnamed[:16]),
+            "unreadable": found.unreadable,
+        }
+        return web.json_response(answer, status=202)
+
+    async def _hand_on(self, watcher: Watcher, found: Told) -> None:
+        for node in dict.fromkeys(s.node for s in found.signals):
+            await watcher.report(node, [s for s in found.signals if s.node == node])
+        await watcher.count(
+            PortReport(node=p.node, port=p.port, counters=p.counters, link=p.link, at=p.at)
+            for p in found.ports
+        )
+
+    def _sender(self, headers: Mapping[str, str], body: bytes) -> Sender | None:
+        """Who sent this, proved: by its bearer token, or by a signature that is new."""
+        scheme, _, token = headers.get("Authorization", "").partition(" ")
+        if scheme.lower() == "bearer":
+            given = hashlib.sha256(token.strip().encode()).digest()
+            return next(
+                (
+                    s
+                    for s in self._senders.values()
+                    if not s.signed and hmac.compare_digest(given, _digest(s.secret))
+                ),
+                None,
+            )
+        sender = self._senders.get(headers.get(SOURCE, ""))
+        stamp = headers.get(TIMESTAMP, "")
+        if sender is None or not sender.signed or not stamp.isascii() or not stamp.isdigit():
+            return None
+        now = self._clock.now()
+        if len(stamp) > 12 or abs(now - int(stamp)) > REPLAY_S:
+            return None
+        name = sender.source.name
+        wanted = signature(sender.secret, name, stamp, body)
+        if not hmac.compare_digest(wanted, headers.get(SIGNATURE, "").lower()):
+            return None
+        while self._seen and next(iter(self._seen.values())) < now - 2 * REPLAY_S:
+            self._seen.popitem(last=False)
+        if wanted in self._seen or len(self._seen) >= SEEN_MAX:
+            return None
+        self._seen[wanted] = now
+        return sender
+
+    async def _known(self) -> Directory:
+        now = self._clock.now()
+        if self._directory is None or now - self._directory[0] > DIRECTORY_S:
+            nodes = await self._store.nodes()
+            serials = {}
+            for node in nodes:
+                if node.certificate and node.certificate not in self._serials:
+                    found = await self._store.certificate(node.certificate)
+                    listed = found.serials if found is not None else ()
+                    self._serials[node.certificate] = tuple(
+                        part.partition("=")[2] for part in listed
+                    )
+                serials[node.id] = self._serials.get(node.certificate, ())
+            self._serials = {n.certificate: serials[n.id] for n in nodes if n.certificate}
+            self._directory = (now, Directory(nodes, serials, self._plan))
+        return self._directory[1]
+
+
+def signature(secret: Secret, source: str, stamp: str, body: bytes) -> str:
+    """What a signing source sends: HMAC-SHA-256 over "source.timestamp." and the body."""
+    content = f"{source}.{stamp}.".encode() + body
+    return "sha256=" + hmac.new(secret.reveal().encode(), content, hashlib.sha256).hexdigest()
+
+
+class WatchedSite(Protocol):
+    """What the watch needs of a site: whose rails' addresses alerts name, and its limits."""
+
+    @property
+    def plan(self) -> AddressPlan | None: ...
+
+    @property
+    def settings(self) -> Settings: ...
+
+
+def _limits(site: WatchedSite | None) -> Limits:
+    chosen = Settings() if site is None else site.settings
+    return Limits(
+        chosen.events_connections_max, chosen.events_connections_per_peer, chosen.api_idle_s
+    )
+
+
+@asynccontextmanager
+async def open_watch(
+    url: str,
+    senders: tuple[Sender, ...],
+    data: Path,
+    store: SqlStore,
+    clock: Clock,
+    streams: EventStreams | None,
+    site: WatchedSite | None = None,
+) -> AsyncIterator[WatchParts]:
+    """What the watch needs; with `url`, a listener there, at an address of this machine.
+
+    Raises `InputError` if it cannot listen.
+    """
+    limits = _limits(site)
+    intake = Intake(senders, store, clock, None if site is None else site.plan)
+
+    def parts(listener: str, begin: Callable[[Watcher], None]) -> WatchParts:
+        def attach(watcher: Watcher) -> None:
+            intake.attach(watcher)
+            begin(watcher)
+
+        secret = partial(secrets.token_urlsafe, 32)
+        return WatchParts(AlertRows(store), secret, streams, listener, attach)
+
+    if not url:
+        async with kept_status(data, clock) as begin:
+            yield parts("", begin)
+        return
+    host, port = _place(url)
+    runner = web.AppRunner(intake.application(), access_log=None, keepalive_timeout=limits.idle_s)
+    await runner.setup()
+    tls = open_authority(data).server_context((host,))
+    tls.num_tickets = 0  # made and sent in each handshake, and nobody who posts comes back with one
+    listener = BoundedListener("events", handlers_of(runner), limits, tls)
+    try:
+        try:
+            await listener.start(host, port)
+        except OSError as error:
+            problem = f"cannot listen there ({error.strerror or error})"
+            remedy = "Name a free port at an address of this machine."
+            raise InputError("--events-url", url, problem, remedy) from None
+        bracketed = f"[{host}]" if ":" in host else host
+        bound = f"https://{bracketed}:{listener.port}"
+        log.info("events and alerts are taken at %s", bound)
+        async with kept_status(data, clock) as begin:
+            yield parts(bound + EVENTS, begin)
+    finally:
+        await listener.stop()
+        await runner.cleanup()
+
+
+def _place(url: str) -> tuple[str, int]:
+    """Host and port of our own URL. Raises `InputError`."""
+    try:
+        where = urlsplit(url)
+        if where.scheme == "https" and where.hostname and not where.path.strip("/"):
+            return where.hostname, 443 if where.port is None else where.port
+    except ValueError:
+        pass
+    remedy = "Write https://ADDRESS:PORT, as BMCs and exporters reach this machine."
+    raise InputError("--events-url", url, "this is no such address", remedy)
+
+
+def _digest(secret: Secret) -> bytes:
+    return hashlib.sha256(secret.reveal().encode()).digest()
+
+
+async def _body(request: web.Request) -> bytes | web.Response:
+    if (request.content_length or 0) > BODY_MAX:
+        return web.Response(status=413)
+    body = bytearray()
+    try:
+        async with asyncio.timeout(BODY_S):
+            async for piece in request.content.iter_any():
+                body += piece
+                if len(body) > BODY_MAX:
+                    return web.Response(status=413)
+    except TimeoutError:
+        return web.Response(status=408)
+    return bytes(body)
+
+
+def _json(body: bytes) -> Any:
+    try:
+        return json.loads(body.decode("utf-8-sig"))
+    except (ValueError, RecursionError):
+        return None

@@ -1,0 +1,77 @@
+"""Puts together how hosts are worked in: the playbook runner and the shell, real or simulated."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from provisioner.adapters.playbooks import AnsibleRunner
+from provisioner.adapters.simulated.simulated_runner import SimulatedRunner, SimulatedShell
+from provisioner.adapters.ssh import SshShell
+from provisioner.ports import Clock, HostShell, PlaybookRunner, Remote
+from provisioner.runtime.site_clock import keep_clock
+from provisioner.runtime.wall_clock import WallClock
+from provisioner.settings import Settings
+from provisioner.store.database.data_directory import place_of
+from provisioner.store.database.sql_store import SqlStore
+from provisioner.store.repositories.run_rows import RunTable
+
+log = logging.getLogger(__name__)
+
+RUNS = "runs"
+KNOWN_HOSTS = "known_hosts"
+
+
+@dataclass(frozen=True)
+class Hosts:
+    """The two ports on hosts."""
+
+    runner: PlaybookRunner
+    shell: HostShell
+
+
+@asynccontextmanager
+async def open_hosts(
+    data: Path, playbooks: Path, remote: Remote, store: SqlStore, clock: Clock, settings: Settings
+) -> AsyncIterator[Hosts]:
+    """Real hosts. Runs that a killed daemon left are followed from here on.
+
+    Without a file of known hosts, each host's key is learned when it is first seen.
+    """
+    if remote.known_hosts is None:
+        remote = replace(remote, known_hosts=(data / KNOWN_HOSTS).resolve(), learn=True)
+    rows = RunTable(store, place_of(data) if store.shared else "")
+    runner = AnsibleRunner(playbooks, data / RUNS, remote, rows, clock, settings)
+    shell = SshShell(remote, settings.ssh_connections_max)
+    if left := await runner.attach():
+        log.info("%d playbook runs were left by the last daemon", left)
+    try:
+        yield Hosts(runner, shell)
+    finally:
+        await shell.close()
+        await runner.close()
+
+
+async def kept_clock(runner: SimulatedRunner | None, directory: Path) -> WallClock:
+    """The site's time, written down for commands on this directory.
+
+    A simulated site's own may run fast: both sides tell the same.
+    """
+    clock = WallClock()
+    if runner is not None:
+        told = await runner.get("/clock")
+        clock = WallClock(told["speed"], told["epoch"])
+    keep_clock(directory, clock)
+    return clock
+
+
+@asynccontextmanager
+async def simulated_hosts(runner: SimulatedRunner) -> AsyncIterator[Hosts]:
+    """Hosts of the simulator behind a control socket, which is closed at the end."""
+    try:
+        yield Hosts(runner, SimulatedShell(runner))
+    finally:
+        await runner.close()

@@ -1,0 +1,149 @@
+"""Opens metrics and traces as the settings say: what the daemon is measured by, or `SILENCE`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector
+from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily
+from prometheus_client.registry import Collector
+
+from provisioner.daemon.api import tls_context
+from provisioner.daemon.data import read_text
+from provisioner.model.input_error import InputError
+from provisioner.ports import Clock, Secret
+from provisioner.ports.telemetry import SILENCE, Telemetry
+from provisioner.runtime import process_scope
+from provisioner.settings import Settings
+from provisioner.store.database import waits
+from provisioner.store.database.sql_store import SqlStore
+from provisioner.telemetry.collecting import FleetMetrics, Queues
+from provisioner.telemetry.logs import set_up
+from provisioner.telemetry.recording import Recorder
+from provisioner.telemetry.serving import application, checked_place, serve_metrics
+from provisioner.telemetry.several import Several
+from provisioner.telemetry.tracing import Traces, open_traces
+
+TOKEN_MIN = 16  # characters: shorter ones are guessed
+
+
+@dataclass
+class Measured:
+    """Who is told of work, and what scrapers read."""
+
+    telemetry: Telemetry = SILENCE
+    registry: CollectorRegistry | None = None  # None: metrics are not served
+    token: Secret | None = field(default=None, repr=False)
+
+
+@asynccontextmanager
+async def open_telemetry(settings: Settings, clock: Clock) -> AsyncIterator[Measured]:
+    """What the settings ask for, the log too; spans that wait are sent at the end.
+
+    Raises InputError.
+    """
+    set_up(settings.log_format)
+    parts: list[Telemetry] = []
+    registry, token = None, None
+    if settings.metrics_port is not None:
+        token = _token(settings.metrics_token_file)
+        checked_place(settings, token)
+        registry = CollectorRegistry(auto_describe=False)
+        ProcessCollector(registry=registry)
+        PlatformCollector(registry=registry)
+        registry.register(_Build())
+        registry.register(_Cluster())
+        parts.append(Recorder(registry, clock.now))
+    traces = None
+    if settings.trace_endpoint:
+        traces = open_traces(settings.trace_endpoint, _headers(settings), built())
+        parts.append(traces)
+    try:
+        told = parts[0] if len(parts) == 1 else Several(parts) if parts else SILENCE
+        yield Measured(told, registry, token)
+    finally:
+        if traces is not None:
+            await asyncio.to_thread(Traces.close, traces)
+
+
+@asynccontextmanager
+async def served_metrics(
+    measured: Measured,
+    data: Path,
+    store: SqlStore,
+    clock: Clock,
+    settings: Settings,
+    queues: Queues,
+) -> AsyncIterator[str]:
+    """`/metrics`, if the settings ask for it; its URL, or "". Beyond loopback it has our TLS."""
+    if measured.registry is None:
+        yield ""
+        return
+    fleet = FleetMetrics(store, clock, settings, measured.registry, queues)
+    app = application(measured.registry, fleet, measured.token)
+    context = None if measured.token is None else tls_context(data, settings)
+    async with serve_metrics(app, settings, context) as url:
+        yield url
+
+
+def built() -> str:
+    """The version of this program."""
+    try:
+        return version("gpu-provisioner")
+    except PackageNotFoundError:  # run from a copy of its files
+        return "unknown"
+
+
+class _Build(Collector):
+    """Which version runs."""
+
+    def collect(self) -> list[InfoMetricFamily]:
+        text = "The version of the provisioner that runs."
+        return [InfoMetricFamily("provisioner_build", text, {"version": built()})]
+
+
+class _Cluster(Collector):
+    """How this daemon stands to its database and its peers."""
+
+    def collect(self) -> list[GaugeMetricFamily]:
+        wait = "How long the transaction that waits longest has waited for the database."
+        notices = "Notices of this daemon about itself, by subject (docs/high-availability.md)."
+        standing = GaugeMetricFamily("provisioner_notices", notices, labels=("subject",))
+        found = process_scope.current().notices
+        for subject in ("clock", "daemons"):
+            standing.add_metric((subject,), len(found.get(subject, ())))
+        seconds = waits.longest()[1]
+        return [
+            GaugeMetricFamily("provisioner_database_wait_seconds", wait, value=seconds),
+            standing,
+        ]
+
+
+def _token(path: str) -> Secret | None:
+    if not path:
+        return None
+    found = read_text(Path(path)).strip()
+    if len(found) < TOKEN_MIN or not found.isascii() or not found.isprintable():
+        problem = f"a token has at least {TOKEN_MIN} characters of ASCII"
+        raise InputError("metrics_token_file", path, problem, "Run: openssl rand -hex 32 > FILE")
+    return Secret(found)
+
+
+def _headers(settings: Settings) -> dict[str, str]:
+    """Headers of the collector; their values are secrets, and are told to nobody."""
+    path, found = settings.trace_headers_file, dict[str, str]()
+    if not path:
+        return found
+    for number, line in enumerate(read_text(Path(path)).splitlines(), 1):
+        name, colon, value = line.partition(":")
+        if line.strip() and not (colon and name.strip().isascii() and value.strip()):
+            problem = f"line {number} is no header"
+            raise InputError("trace_headers_file", path, problem, "Write lines of `Name: value`.")
+        if line.strip():
+            found[name.strip()] = value.strip()
+    return found

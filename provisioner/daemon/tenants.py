@@ -1,0 +1,69 @@
+"""Opens what tenants need: the leaves of a data directory, and a UFM if the site has one."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from provisioner.adapters.redfish.transport import RedfishTransport
+from provisioner.adapters.switches.cumulus.nvue import NvueTransport
+from provisioner.adapters.ufm import UfmAddress, UfmIsolation, UfmTransport
+from provisioner.control.fabric.isolating import Fabrics
+from provisioner.control.fabric.tenant_keeper import TenantKeeper
+from provisioner.execution.actions.reach import Reach
+from provisioner.execution.tenancy.tenant_sessions import TenantSessions
+from provisioner.execution.tenancy.vrf_fabric import VrfIsolation
+from provisioner.planning.places.address_plan import AddressPlan
+from provisioner.ports import Clock, Credentials, Isolation, Store
+from provisioner.settings import Settings
+
+
+@dataclass(frozen=True)
+class FabricAccess:
+    """How a site's fabrics are reached. `ufm` None: there is no InfiniBand."""
+
+    plan: AddressPlan
+    settings: Settings
+    ca_file: Path | None = None
+    ufm: UfmAddress | None = None
+    default_limited: bool = False  # of the default InfiniBand partition: a person's word
+
+
+@asynccontextmanager
+async def open_fabrics(access: FabricAccess) -> AsyncIterator[Fabrics]:
+    """The fabrics of a daemon; the connection to UFM is closed at the end."""
+    if access.ufm is None:
+        yield Fabrics(access.plan)
+        return
+    transport = UfmTransport(access.ufm, access.ca_file)
+    partitions = UfmIsolation(transport, default_limited=access.default_limited)
+    try:
+        yield Fabrics(access.plan, partitions)
+    finally:
+        await partitions.close()
+
+
+@asynccontextmanager
+async def open_keeper(
+    store: Store, credentials: Credentials, clock: Clock, access: FabricAccess
+) -> AsyncIterator[TenantKeeper]:
+    """A keeper of all tenants beside a daemon; its connections are closed at the end.
+
+    Leaves that run SONiC are the daemon's: it has the key that they are logged in to by.
+    """
+    switches = NvueTransport(ca_file=access.ca_file)
+    reach = Reach(RedfishTransport(), switches, credentials)  # it is asked for switches only
+    vrfs = VrfIsolation(store, access.plan, reach, clock, access.settings)
+    sessions = TenantSessions(store, reach, clock, access.settings)
+    async with open_fabrics(access) as fabrics:
+        isolations: list[Isolation] = [vrfs]
+        if fabrics.partitions is not None:
+            isolations.append(fabrics.partitions)
+        try:
+            yield TenantKeeper(store, clock, isolations, vrfs.fabric, sessions.missing)
+        finally:
+            await vrfs.close()
+            await reach.transport.close()
+            await switches.close()

@@ -1,0 +1,147 @@
+"""What the operator of the demonstration's simulated site would have prepared: files, not code.
+
+An overlay that closes the pins which nobody publishes, artifacts with digests, the
+expected-hardware list with two tenants. Versions that no public document pairs with Spectrum-X
+1.3.0 are marked as this simulated site's own choice.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from provisioner.sim.hardware.images import make_image
+
+RELEASE = "spectrum-x-1.3.0"
+BASE = "spectrum-x-1.2.0"  # what a simulated site runs from the beginning
+OWN_CHOICE = "the choice of a simulated site; no document pairs it with this release"
+
+BFB = "bf-bundle-2.10.0-147_25.01_ubuntu-22.04_prod.bfb"
+NIC = "fw-BlueField-3-rel-32_44_1036.bin"
+TRAY = "nvfw_HGX-H100x8_0002_230705.1.1.fwpkg"
+CUMULUS = "cumulus-linux-5.12.1.100-mlx-amd64.bin"
+DRIVER = "535.154.05"
+SYSTEM = "ubuntu-22.04-hgx-1"  # the label of the system's image
+MAINTENANCE_ISO = "maintenance-1.iso"
+
+ARTIFACTS: Mapping[str, bytes] = {
+    BFB: make_image(
+        "bluefield.bundle",
+        {
+            "DPU_OS": "bf-bundle-2.10.0-147_25.01_ubuntu-22.04_prod",
+            "DPU_NIC": "32.44.1036",
+        },
+    ),
+    NIC: make_image("bluefield.nic", {"DPU_NIC": "32.44.1036"}),
+    TRAY: make_image(
+        "hgx.bundle",
+        {
+            "HGX_FW_BMC_0": "HGX-22.10-1-rc44",
+            "HGX_FW_ERoT_*": "00.02.0134.0000_n00",
+            "HGX_FW_FPGA_0": "2.2C",
+            "HGX_FW_GPU_SXM_*": "96.00.74.00.01",
+            "HGX_FW_NVSwitch_*": "96.10.3F.00.01",
+            "HGX_FW_PCIeRetimer_*": "2.7.9",
+            "HGX_FW_PCIeSwitch_0": "1.7.5F",
+        },
+    ),
+    CUMULUS: make_image("switch.os", {"switch.os": "5.12.1.100"}),
+    f"{SYSTEM}.raw": make_image(
+        "host.os",
+        {
+            "host.driver": "535.129.03",
+            "host.fabric_manager": "535.129.03",
+            "host.doca": "2.9.0-0.4.7",
+            "host.spcx_cc": "2.9.0072-1",
+        },
+    ),
+    MAINTENANCE_ISO: make_image("maintenance", {"maintenance": "1"}),
+}
+
+
+@dataclass(frozen=True)
+class DemoFiles:
+    """Where the prepared files are."""
+
+    overlay: Path
+    expected: Path
+    artifacts: Path
+
+
+def prepare(directory: Path, expected: Mapping[str, Any], hosts: int) -> DemoFiles:
+    """Write everything; `expected` is the simulator's hardware list, as its operator knows it."""
+    artifacts = directory / "artifacts"
+    artifacts.mkdir(parents=True, exist_ok=True)
+    for name, content in ARTIFACTS.items():
+        (artifacts / name).write_bytes(content)
+    files = DemoFiles(directory / "overlay.yaml", directory / "expected.yaml", artifacts)
+    # JSON is YAML too, and nothing in it needs another spelling
+    files.overlay.write_text(json.dumps(overlay(), indent=1), encoding="utf-8")
+    half = hosts // 2
+    listed = {
+        **expected,
+        "release": RELEASE,
+        "tenants": [
+            {"name": "red", "vrf": "RED", "l3vni": 4001, "nodes_wanted": half},
+            {"name": "blue", "vrf": "BLUE", "l3vni": 4002, "nodes_wanted": hosts - half},
+        ],
+    }
+    files.expected.touch(mode=0o600)
+    files.expected.write_text(json.dumps(listed, indent=1), encoding="utf-8")
+    return files
+
+
+def overlay() -> Mapping[str, Any]:
+    """The site's own matrix file: what it adds to the shipped one."""
+
+    def own(version: str, **more: str) -> dict[str, str]:
+        return {"version": version, "evidence": OWN_CHOICE, **more}
+
+    pins = {
+        "bluefield.bundle": _file(BFB),
+        "supernic.nic": _file(NIC),
+        "bluefield.bmc": own("BF-24.10-10"),
+        "host.driver": own(DRIVER),
+        "host.fabric_manager": own(DRIVER),
+        "host.os": own(SYSTEM, **_file(f"{SYSTEM}.raw")),
+        "hgx.bundle": own("DGX-HGX-H100x8_0002_230705.1.1", **_file(TRAY)),
+        "host.bmc": own("11.01.01"),
+        "host.bios": own("BIOS Date: 08/04/2023 Ver 1.4"),
+    }
+    profiles = {"hgx-h100-bf3": {"pins": pins}, "sn5600": {"pins": {"switch.os": _file(CUMULUS)}}}
+    # a node that is taken back is erased: its release needs a system to write, the older one too
+    system = {"hgx-h100-bf3": {"pins": {"host.os": pins["host.os"]}}}
+    return {
+        "releases": {RELEASE: {"profiles": profiles}, BASE: {"profiles": system}},
+        "images": {"maintenance": own("1", **_file(MAINTENANCE_ISO))},
+        "edges": {
+            "host.os": [
+                {"from": ["*"], "to": SYSTEM, "activates_by": "none", "evidence": OWN_CHOICE}
+            ],
+            "host.driver": [
+                {
+                    "from": ["535.129.03"],
+                    "to": DRIVER,
+                    "carries": {"host.fabric_manager": DRIVER},
+                    "activates_by": "warm_reboot",
+                    "evidence": OWN_CHOICE,
+                }
+            ],
+            "hgx.bundle": [
+                {
+                    "from": ["HGX-H100x8_0002_230517.3.0"],
+                    "to": "DGX-HGX-H100x8_0002_230705.1.1",
+                    "activates_by": "ac_cycle",
+                    "evidence": OWN_CHOICE,
+                }
+            ],
+        },
+    }
+
+
+def _file(name: str) -> dict[str, str]:
+    return {"artifact": name, "sha256": hashlib.sha256(ARTIFACTS[name]).hexdigest()}

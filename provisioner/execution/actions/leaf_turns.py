@@ -1,0 +1,71 @@
+"""One writer for each switch: whatever writes to a switch does so in that switch's turn.
+
+Two revisions that overlap are each applied on what was there when it was made; the later one may
+then be refused, or be read as done while the earlier one still settles. All who write share the
+turns: what the API asks for, the moves of ports, the drain and the reboot of a switch, and other
+daemons on the same database.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from contextvars import ContextVar
+from typing import Protocol
+
+from provisioner.runtime import process_scope
+
+
+class Shared(Protocol):
+    """Turns among processes; a name that one process took is free again when it ends."""
+
+    async def take(self, name: str) -> None:
+        """Wait for the turn. A caller that is cancelled while it waits does not have it."""
+        ...
+
+    async def give(self, name: str) -> None: ...
+
+
+_held: ContextVar[frozenset[str]] = ContextVar("turns that are held", default=frozenset())
+
+
+def held() -> frozenset[str]:
+    """Return the switches whose turns this task, or the one that created it, is inside of."""
+    return _held.get()
+
+
+@contextmanager
+def shared(turns: Shared) -> Iterator[None]:
+    """While inside, turns are taken among all processes that share them."""
+    among = process_scope.current().turns
+    among.append(turns)
+    try:
+        yield
+    finally:
+        among.remove(turns)
+
+
+@asynccontextmanager
+async def turn(switch: str) -> AsyncIterator[None]:
+    """One switch's turn: from the look that decides to the proof that ends it.
+
+    It is not reentrant: code that is called inside a turn does not take the same one again.
+    """
+    assert switch not in _held.get(), f"the turn of {switch} is taken within itself"
+    scope = process_scope.current()
+    mine = scope.locks.setdefault(asyncio.get_running_loop(), {})
+    async with mine.setdefault(switch, asyncio.Lock()):
+        taken: list[Shared] = []
+        try:
+            for turns in tuple(scope.turns):
+                await turns.take(switch)
+                taken.append(turns)
+            inside = _held.set(_held.get() | {switch})
+            try:
+                yield
+            finally:
+                _held.reset(inside)
+        finally:
+            for turns in taken:
+                await turns.give(switch)

@@ -1,0 +1,176 @@
+"""A physical action, at most once per observed absence of its effect.
+
+The protocol (facts: engine 4, with what broke its variants): look; write the intent with a
+snapshot; send only within a short window after it; write what came of it. Whoever finds an open
+intent waits out the window and the longest request, then looks: it happened (adopt it), it
+provably did not (send again, bounded), it cannot be told (a person decides).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from provisioner.execution.actions.hold import Hold
+from provisioner.model.operation import ActionStatus, LedgerEntry
+from provisioner.model.outcome import Blocker, Reason
+from provisioner.ports import Clock, PortError, Unreachable
+from provisioner.settings import Settings
+
+Snapshot = Mapping[str, Any]
+
+# Failures of a login or handshake: the request itself never left.
+_BEFORE_SENDING = (
+    Reason.LOGIN_REFUSED,
+    Reason.ACCOUNT_LOCKED,
+    Reason.CERTIFICATE_CHANGED,
+    Reason.CERTIFICATE_UNTRUSTED,
+)
+
+
+@dataclass(frozen=True)
+class Sent:
+    """The device took the request; `task` is where its progress can be read, if anywhere."""
+
+    task: str = ""
+
+
+@dataclass(frozen=True)
+class Act:
+    """One physical action: how to look, how to send, and how to tell afterwards.
+
+    `send` returns `Sent`, or a `Blocker` if the device said no (BUSY: it did not begin).
+    `happened(before, now)` is None when it cannot be told. `recall(since)` asks what became of the
+    request itself, where that outlives us: its answer, or None: it is over, so look.
+    """
+
+    name: str
+    before: Mapping[str, Any]  # what the ledger keeps besides the snapshot: step, slot
+    look: Callable[[], Awaitable[Snapshot | Blocker]]
+    send: Callable[[], Awaitable[Sent | Blocker]]
+    happened: Callable[[Snapshot, Snapshot], bool | None]
+    request_max_s: float = 0.0  # longest that `send` may take; 0: the setting
+    recall: Callable[[float], Awaitable[Sent | Blocker | None]] | None = None
+
+
+async def once(
+    hold: Hold, clock: Clock, settings: Settings, act: Act, entry: LedgerEntry | None
+) -> LedgerEntry | Blocker:
+    """The action's ledger row once it is known to have been sent, or why it was not.
+
+    `entry` is the open row of this action, if there is one (after a crash, or an answer lost).
+    """
+    result: LedgerEntry | Blocker | None = entry
+    for _ in range(settings.attempts_max):
+        if isinstance(result, LedgerEntry) and result.status is ActionStatus.INTENDED:
+            result = await _resolve(hold, clock, settings, act, result)
+        if result is None:
+            result = await _send(hold, clock, settings, act)
+        if isinstance(result, Blocker) or result.status is not ActionStatus.INTENDED:
+            return result
+    return Blocker(
+        reason=Reason.ATTEMPTS_EXHAUSTED,
+        subject=act.name,
+        detail=f"no certain outcome in {settings.attempts_max} tries",
+        unblock="Look at the device and its log, then retry the node.",
+    )
+
+
+async def _send(hold: Hold, clock: Clock, settings: Settings, act: Act) -> LedgerEntry | Blocker:
+    """Look, intend, send. An INTENDED row comes back when the answer was lost."""
+    seen = await act.look()
+    if isinstance(seen, Blocker):
+        return seen
+    entry = await hold.intend(act.name, {**act.before, "seen": dict(seen)})
+    late_s = clock.now() - entry.intended_at
+    if late_s > settings.send_window_s:
+        return await _too_late(hold, entry, act, late_s)
+    try:
+        answer = await act.send()
+    except Unreachable as error:
+        if error.maybe_executed:
+            return entry
+        await hold.settle(entry, ActionStatus.ABSENT, outcome=str(error))
+        return blocked(error, act.name)
+    except PortError as error:
+        if error.reason not in _BEFORE_SENDING:
+            return entry  # an answer that cannot be read: look what came of it
+        await hold.settle(entry, ActionStatus.ABSENT, outcome=str(error))
+        return blocked(error, act.name)
+    return await _answered(hold, entry, answer)
+
+
+async def _too_late(hold: Hold, entry: LedgerEntry, act: Act, late_s: float) -> Blocker:
+    """Nothing was sent, and nothing will be: a successor may have looked already.
+
+    Raises `Fenced` if there is one. If not, it is certain, and no device is to blame.
+    """
+    why = f"not sent: its intent was {late_s:.1f} s old before it could be"
+    await hold.settle(entry, ActionStatus.ABSENT, outcome=why)
+    return Blocker(
+        reason=Reason.OVERLOADED,
+        subject=act.name,
+        detail=why,
+        unblock="It is tried again by itself. The daemon or its database is too slow: see "
+        "GET /v1/health; give it more cores or a faster disk, or lower operations_max.",
+    )
+
+
+async def _answered(
+    hold: Hold, entry: LedgerEntry, answer: Sent | Blocker
+) -> LedgerEntry | Blocker:
+    """Write down what the device said to a request."""
+    if isinstance(answer, Blocker):
+        busy = answer.reason is Reason.BUSY
+        status = ActionStatus.ABSENT if busy else ActionStatus.FAILED
+        await hold.settle(entry, status, outcome=str(answer))
+        return answer
+    return await hold.settle(entry, ActionStatus.SENT, task=answer.task)
+
+
+async def _resolve(
+    hold: Hold, clock: Clock, settings: Settings, act: Act, entry: LedgerEntry
+) -> LedgerEntry | Blocker | None:
+    """An open intent: wait until it can no longer be under way, then look. None: it is absent."""
+    if act.recall is not None:
+        answer = await act.recall(entry.intended_at)
+        if answer is not None:
+            return await _answered(hold, entry, answer)
+    else:
+        longest = settings.send_window_s + (act.request_max_s or settings.request_max_s)
+        # never longer, whatever the clock of the machine that wrote the intent was set to
+        wait_s = min(entry.intended_at + longest - clock.now(), longest)
+        await clock.sleep(max(wait_s, 0.0))
+    seen = await act.look()
+    if isinstance(seen, Blocker):
+        return seen
+    happened = act.happened(entry.before.get("seen", {}), seen)
+    if happened is None:
+        await hold.settle(entry, ActionStatus.UNCLEAR, outcome="cannot be told from the device")
+        return Blocker(
+            reason=Reason.CANNOT_TELL,
+            subject=act.name,
+            detail="the answer was lost, and the device does not show whether it happened",
+            unblock="Look at the device; then retry the node, or mark it for repair.",
+        )
+    if happened:
+        return await hold.settle(entry, ActionStatus.SENT, outcome="adopted: seen on the device")
+    await hold.settle(entry, ActionStatus.ABSENT, outcome="absent: not seen on the device")
+    return None
+
+
+def blocked(error: PortError, subject: str) -> Blocker:
+    """A port's exception as a value."""
+    remedy = {
+        Reason.LOGIN_REFUSED: "Correct the credentials, then retry the node.",
+        Reason.CERTIFICATE_CHANGED: "Check why the certificate changed, then pin the new one.",
+        Reason.CERTIFICATE_UNTRUSTED: "Give the CA of its certificate with --ca-file, or pin it.",
+        Reason.ACCOUNT_LOCKED: "Wait: the next login is tried when the lockout is surely over.",
+    }
+    return Blocker(
+        reason=error.reason,
+        subject=subject,
+        detail=str(error) or error.reason.value,
+        unblock=remedy.get(error.reason, "It is tried again by itself; check network and power."),
+    )

@@ -1,0 +1,106 @@
+"""How to reach a node's BMCs and a switch's API: addresses with their credentials."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from provisioner import quirks
+from provisioner.adapters.redfish.client import Redfish
+from provisioner.adapters.redfish.walk import ROOT_KNOWN_S
+from provisioner.model.node import BmcRef, Node
+from provisioner.model.outcome import Blocker, Reason
+from provisioner.ports import (
+    BmcAddress,
+    BmcTransport,
+    Call,
+    Credentials,
+    SwitchAddress,
+    SwitchPasswords,
+    SwitchTransport,
+    Unreachable,
+)
+
+
+class Reach:
+    """Builds Redfish clients and switch addresses; the vendor of a BMC is asked for once."""
+
+    def __init__(
+        self,
+        transport: BmcTransport,
+        switches: SwitchTransport,
+        credentials: Credentials,
+        passwords: SwitchPasswords | None = None,
+    ) -> None:
+        self.transport = transport
+        self.switches = switches
+        self.credentials = credentials
+        self.passwords = passwords  # None: nobody changes a switch's factory password here
+        self._quirks: dict[str, quirks.Quirk] = {}
+        self._clients: dict[tuple[str, str], Redfish] = {}
+
+    async def address(self, node: Node, bmc: BmcRef) -> BmcAddress | Blocker:
+        """Address and current credential of one BMC."""
+        found = await self.credentials.current(f"{node.id}/{bmc.name}")
+        if found is None:
+            return _no_credential(f"{node.id}/{bmc.name}")
+        username, secret = found
+        return BmcAddress(url=bmc.url, username=username, secret=secret, pin=bmc.pin)
+
+    async def redfish(self, node: Node, name: str) -> Redfish | Blocker:
+        """A client for the BMC `name` of a node. Raises `PortError` if it does not answer."""
+        bmc = next((b for b in node.bmcs if b.name == name), None)
+        if bmc is None:
+            return Blocker(
+                reason=Reason.NOT_OFFERED,
+                subject=f"{node.id}/{name}",
+                detail="this node has no such BMC",
+                unblock="Add the card to the expected-hardware list and take the node in again.",
+            )
+        address = await self.address(node, bmc)
+        if isinstance(address, Blocker):
+            return address
+        known = self._clients.get((node.id, name))
+        if known is None or known.address != address:
+            known = Redfish(self.transport, address, await self.quirk(address))
+            self._clients[node.id, name] = known
+        return known
+
+    async def quirk(self, address: BmcAddress) -> quirks.Quirk:
+        """What is special about this BMC's vendor, from its service root."""
+        if address.url not in self._quirks:
+            root = await self._root(address)
+            self._quirks[address.url] = quirks.identify(root)
+        return self._quirks[address.url]
+
+    async def _root(self, address: BmcAddress) -> dict[str, Any]:
+        """The service root; a BMC that is starting has not said who it is, and is asked again."""
+        bare = BmcAddress(url=address.url, pin=address.pin, insecure=address.insecure)
+        call = Call("GET", "/redfish/v1", known_s=ROOT_KNOWN_S)
+        reply = await self.transport.request(bare, call)
+        if reply.status in (401, 403):  # against DSP0266, but some want a login here (facts S6)
+            reply = await self.transport.request(address, call)
+        if reply.status >= 400:
+            detail = f"the service root: HTTP status {reply.status}"
+            raise Unreachable(detail, maybe_executed=False)
+        root = reply.json()
+        return root if isinstance(root, dict) else {}
+
+    async def switch(self, node: Node) -> SwitchAddress | Blocker:
+        """Management address and credential of a switch. Over ssh:// it is logged in to by key."""
+        if node.address.startswith("ssh://"):
+            return SwitchAddress(url=node.address)
+        found = await self.credentials.current(f"{node.id}/api")
+        if found is None:
+            return _no_credential(f"{node.id}/api")
+        username, secret = found
+        pin = next((b.pin for b in node.bmcs if b.name == "api"), "")
+        return SwitchAddress(url=node.address, username=username, secret=secret, pin=pin)
+
+
+def _no_credential(name: str) -> Blocker:
+    return Blocker(
+        reason=Reason.LOGIN_REFUSED,
+        subject=name,
+        detail="no credential is stored for it",
+        unblock="Add it to the expected-hardware list and take the node in again.",
+    )

@@ -1,0 +1,1 @@
+"""Firmware files and images: found, verified, offered to devices."""

@@ -1,0 +1,95 @@
+"""Images of operating systems: verified, made raw, and offered to agents that fetch them.
+
+An agent is given raw bytes and their digest, whatever the pinned file is: it streams them to the
+disk, and no image ever meets a parser on the machine that it is written to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from pathlib import Path
+
+from aiohttp import web
+
+from provisioner.execution.artifacts.artifacts import CHUNK_BYTES, Artifacts
+from provisioner.execution.artifacts.image_conversion import NotReadable, convert_to_raw, is_qcow2
+from provisioner.model.outcome import Blocker, Reason
+from provisioner.planning.erasure.deployment import ImageFile, read_range
+
+
+class OsImages:
+    """`work` keeps raw copies of qcow2 images; `url` is where agents fetch from, over HTTPS."""
+
+    def __init__(self, artifacts: Artifacts, work: Path, url: str = "") -> None:
+        self.url = url.rstrip("/")
+        self._artifacts, self._work = artifacts, work
+        self._ready: dict[tuple[str, int, int], tuple[Path, ImageFile]] = {}
+        self._served: dict[str, Path] = {}
+        self._turn = asyncio.Lock()  # one conversion at a time: they are large
+
+    async def prepare(self, name: str, sha256: str) -> ImageFile | Blocker:
+        """The raw image of an artifact, offered from now on; or why it may not be used."""
+        path = await self._artifacts.resolve(name, sha256)
+        if isinstance(path, Blocker):
+            return path
+        stat = path.stat()
+        key = (name, stat.st_size, stat.st_mtime_ns)
+        async with self._turn:
+            if key not in self._ready:
+                try:
+                    self._ready[key] = await self._make(path, stat.st_size, sha256)
+                except (NotReadable, OSError) as error:
+                    return _unusable(name, str(error))
+            file, image = self._ready[key]
+        self._served[image.name] = file
+        return image.model_copy(update={"url": f"{self.url}/{image.name}"})
+
+    async def _make(self, path: Path, size: int, sha256: str) -> tuple[Path, ImageFile]:
+        if not is_qcow2(path):
+            whole, checked = await asyncio.to_thread(_digests, path, size)
+            assert not sha256 or whole == sha256
+            return path, ImageFile(name=path.name, url="", size=size, sha256=whole, checked=checked)
+        self._work.mkdir(parents=True, exist_ok=True)
+        raw = self._work / f"{sha256 or path.stem}.raw"
+        unfinished = raw.with_suffix(".part")
+        size = await convert_to_raw(path, unfinished)
+        whole, checked = await asyncio.to_thread(_digests, unfinished, size)
+        unfinished.replace(raw)
+        return raw, ImageFile(name=raw.name, url="", size=size, sha256=whole, checked=checked)
+
+    def application(self) -> web.Application:
+        """A read-only application that serves what was prepared, and nothing else."""
+        app = web.Application()
+        app.router.add_get("/{name}", self._serve)
+        return app
+
+    async def _serve(self, request: web.Request) -> web.StreamResponse:
+        path = self._served.get(request.match_info["name"])
+        if path is None:
+            raise web.HTTPNotFound
+        return web.FileResponse(path)
+
+
+def _digests(path: Path, size: int) -> tuple[str, str]:
+    """SHA-256 of the whole file, and of the range that is read back from the disk."""
+    start, length = read_range(size)
+    whole, checked = hashlib.sha256(), hashlib.sha256()
+    with path.open("rb") as file:
+        at = 0
+        while chunk := file.read(CHUNK_BYTES):
+            whole.update(chunk)
+            first, last = max(start - at, 0), min(start + length - at, len(chunk))
+            if first < last:
+                checked.update(chunk[first:last])
+            at += len(chunk)
+    return whole.hexdigest(), checked.hexdigest()
+
+
+def _unusable(name: str, detail: str) -> Blocker:
+    return Blocker(
+        reason=Reason.MALFORMED,
+        subject=name,
+        detail=f"the image cannot be used: {detail}",
+        unblock="Pin a raw image, or a qcow2 image that stands alone, and install qemu-utils here.",
+    )

@@ -1,0 +1,222 @@
+"""Firmware files of a server outside of us: devices pull from there, and so do we.
+
+Rule: no device is told an address before we have read the whole file there and seen that it is
+what the matrix pins; and not after that, if the server may have exchanged it since. What we push
+ourselves comes out of the artifact directory, which is a cache of that server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from provisioner.execution.artifacts.artifacts import Artifacts
+from provisioner.model.artifact import Sight
+from provisioner.model.outcome import Blocker
+from provisioner.planning.watch import outside_files as judge
+from provisioner.ports import Clock, PortError
+from provisioner.ports.artifacts import ArtifactServer
+
+ASK_MAX_S = 5.0  # to hear what is offered now: a healthy server takes milliseconds
+SIZE_MAX_BYTES = 64 * 1024**3  # images of operating systems have some 10 GB
+FETCHES_MAX = 2  # files that are read at once: the network is there for devices
+PART = ".fetch-"  # what is not whole yet; no file of the matrix is called so (`judge.plain`)
+LEFT_S = 24 * 3600.0  # older ones were left by a process that died; a fetch ends within 4 h
+
+
+class OutsideArtifacts(Artifacts):
+    """An artifact directory that is filled from `server`, where devices pull for themselves."""
+
+    ask_max_s = 2 * ASK_MAX_S  # two addresses, of a card
+
+    def __init__(self, directory: Path, server: ArtifactServer, clock: Clock) -> None:
+        super().__init__(directory, server.url)
+        self._server, self._clock = server, clock
+        self._seen: dict[str, Sight] = {}
+        self._flights: dict[tuple[str, str, bool], asyncio.Task[Sight | Blocker]] = {}
+        self._turns = asyncio.Semaphore(FETCHES_MAX)
+
+    def pull_url(self, name: str) -> str:
+        """Where a device fetches a file that was offered before."""
+        return self._server.address(name)
+
+    async def takes_token(self, name: str) -> bool:
+        """Return False: devices read there for themselves, and no slot can be filled."""
+        return False
+
+    async def resolve(self, name: str, sha256: str) -> Path | Blocker:
+        """The verified file here; fetched once, whoever asks for it and how many."""
+        if not judge.plain(name):
+            return judge.unnamed(name)
+        found = await super().resolve(name, sha256)
+        if isinstance(found, Path):
+            return found
+        sight = await self._joined(name, sha256, keep=True)
+        if isinstance(sight, Blocker):
+            return sight
+        if sha256 and sight.sha256 != sha256:
+            return judge.wrong(name, self.pull_url(name), sight.sha256, sha256)
+        return await super().resolve(name, sha256)
+
+    async def offer(self, name: str, sha256: str) -> Blocker | None:
+        """None: the outside server has just this, and the file is here too."""
+        here = await self.resolve(name, sha256)
+        if isinstance(here, Blocker):
+            return here
+        wanted = sha256 or self.digest(name)
+        sight = await self._joined(name, wanted, keep=False)
+        if isinstance(sight, Blocker):
+            return sight
+        if sight.sha256 != wanted:
+            return judge.wrong(name, self.pull_url(name), sight.sha256, wanted)
+        return None
+
+    async def renew(self, name: str, sha256: str) -> Blocker | None:
+        """What a device pulls already goes on without us: nothing is asked, nothing is promised."""
+        return None
+
+    async def confirm(self, name: str, sha256: str, *, doubled: bool = False) -> Blocker | None:
+        """Whether an address may be given this moment: `offer` saw this, and it is still so.
+
+        `doubled`: so it is at the address that a BlueField's BMC makes of it. To nginx that is the
+        same file; to an object store it is another one, or none.
+        """
+        seen = self._seen.get(name)
+        if seen is None or (sha256 and seen.sha256 != sha256):
+            return judge.exchanged(name, self.pull_url(name))
+        no = await self._changed(name, seen, doubled=False)
+        if no is None and doubled:
+            no = await self._changed(name, seen, doubled=True)
+            return None if no is None else judge.as_a_card_asks(no)
+        return no
+
+    async def look(self, name: str) -> Sight | Blocker:
+        """What the server has under this name, read whole if need be; nothing is kept of it."""
+        if not judge.plain(name):
+            return judge.unnamed(name)
+        return await self._joined(name, "", keep=False)
+
+    def seen(self, name: str) -> Sight | None:
+        """What was last read whole there; None: nothing since our start."""
+        return self._seen.get(name)
+
+    async def close(self) -> None:
+        """Give up what is being fetched; nothing of it stays."""
+        flights = list(self._flights.values())
+        for flight in flights:
+            flight.cancel()
+        await asyncio.gather(*flights, return_exceptions=True)
+
+    async def _changed(self, name: str, seen: Sight, *, doubled: bool) -> Blocker | None:
+        """Why what is at one of its addresses now is not surely what was read."""
+        address = self._server.address(name, doubled=doubled)
+        try:
+            now = await self._server.head(name, ASK_MAX_S, doubled=doubled)
+        except PortError as error:
+            return judge.withheld(name, error.reason, str(error))
+        if now is None:
+            return judge.absent(name, address)
+        if not judge.still(seen, now, self._clock.now()):
+            return judge.exchanged(name, address)
+        return None
+
+    async def _joined(self, name: str, wanted: str, *, keep: bool) -> Sight | Blocker:
+        """One look at a time for one file: who asks meanwhile gets the same answer."""
+        key = (name, wanted, keep)
+        flight = self._flights.get(key)
+        if flight is None:
+            flight = asyncio.create_task(self._look(name, wanted, keep=keep))
+            self._flights[key] = flight
+            flight.add_done_callback(lambda _: self._flights.pop(key, None))
+        return await asyncio.shield(flight)  # one that gives up does not stop the others
+
+    async def _look(self, name: str, wanted: str, *, keep: bool) -> Sight | Blocker:
+        try:
+            now = await self._server.head(name, ASK_MAX_S)
+            if now is None:
+                self._seen.pop(name, None)
+                return judge.absent(name, self.pull_url(name))
+            seen = self._seen.get(name)
+            known = seen is not None and judge.same(seen.validators, now)
+            # what is known to be wrong is not fetched again, to be thrown away again
+            if seen is not None and known and (not keep or (wanted and seen.sha256 != wanted)):
+                return seen
+            async with self._turns:
+                return await self._read(name, wanted, keep=keep)
+        except PortError as error:
+            return judge.withheld(name, error.reason, str(error))
+        except OSError as error:
+            why = error.strerror or type(error).__name__
+            return judge.unkept(name, str(self.directory), why)
+
+    async def _read(self, name: str, wanted: str, *, keep: bool) -> Sight | Blocker:
+        """Read the whole file, and keep it if it is what is wanted. Raises PortError, OSError."""
+        digest = hashlib.sha256()
+        part = await asyncio.to_thread(_Part, self.directory) if keep else None
+
+        def add(piece: bytes) -> None:
+            digest.update(piece)
+            if part is not None:
+                part.write(piece)
+
+        async def take(piece: bytes) -> None:
+            await asyncio.to_thread(add, piece)
+
+        try:
+            at = self._clock.now()  # before the first byte: nothing later was seen
+            validators = await self._server.get(name, SIZE_MAX_BYTES, take)
+            if validators is None:
+                self._seen.pop(name, None)
+                return judge.absent(name, self.pull_url(name))
+            sight = Sight(validators=validators, sha256=digest.hexdigest(), at=at)
+            if part is not None and wanted in ("", sight.sha256):
+                await asyncio.to_thread(part.keep, self.directory / name)
+            self._seen[name] = sight
+            return sight
+        finally:
+            if part is not None:
+                part.discard()
+
+
+class _Part:
+    """A file on its way: under its name only when it is whole and on the disk."""
+
+    def __init__(self, directory: Path) -> None:
+        handle, path = tempfile.mkstemp(prefix=PART, dir=directory)
+        self._path, self._file = Path(path), os.fdopen(handle, "wb")
+
+    def write(self, piece: bytes) -> None:
+        self._file.write(piece)
+
+    def keep(self, target: Path) -> None:
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._path.chmod(0o644)  # as a file that a person puts there
+        self._path.replace(target)
+        directory = os.open(target.parent, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+
+    def discard(self) -> None:
+        """Nothing stays of what was not kept."""
+        with suppress(OSError):
+            self._file.close()
+        self._path.unlink(missing_ok=True)
+
+
+def sweep(directory: Path) -> int:
+    """Remove what processes that died left half fetched; how many. Blocks."""
+    count, now = 0, time.time()
+    for path in directory.glob(f"{PART}*"):
+        with suppress(OSError):  # of another daemon's, which ends its own
+            if now - path.stat().st_mtime > LEFT_S:
+                path.unlink()
+                count += 1
+    return count

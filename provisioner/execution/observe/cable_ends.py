@@ -1,0 +1,143 @@
+"""Counters at both ends of the cables under test: the host's ports, and the leaf's.
+
+Read before and after a test of suspects, so that a bad link can be told apart into cable and
+optics (`planning/fault_location/isolation_ends.py`). An end that does not answer, or whose counters
+went back, counts nothing: then it stays "link". Names: mlx5's of the kernel's documentation
+(counters of the physical port), NVUE's `link/stats`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from provisioner.checks.fabric.rail_port import Member
+from provisioner.execution.actions.work import Site
+from provisioner.execution.observe.inband import run_commands
+from provisioner.execution.observe.switch_api import SwitchApi
+from provisioner.model.fabric_session import CableEnds, Counted
+from provisioner.model.node import Node
+from provisioner.model.outcome import Blocker
+from provisioner.ports import Call, PortError, Store
+from provisioner.switches.cumulus_drain import counters_path
+
+READ_S = 30.0
+COUNT_MAX = 2**64
+HOST = ("rx_crc_errors_phy", "rx_symbol_err_phy", "rx_pcs_symbol_err_phy")
+HOST_DOWNS = "link_down_events_phy"
+LEAF, LEAF_DOWNS = "in-errors", "carrier-transitions"
+_LINE = re.compile(r"^\s*(?:device ([A-Za-z0-9._-]{1,63})|(copper)|([a-z_]{1,40}): (\d{1,20}))\s*$")
+_NAMES = "|".join((*HOST, HOST_DOWNS))
+
+
+@dataclass(frozen=True)
+class Look:
+    """What both ends of a node's cables counted until `at`, by rail."""
+
+    at: float
+    host: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
+    leaf: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
+    copper: frozenset[int] = frozenset()
+
+
+async def look(site: Site, store: Store, node: Node, member: Member, rails: Sequence[int]) -> Look:
+    """One look at these rails. Whoever does not answer is left out."""
+    devices = {member.port(rail).device: rail for rail in rails}
+    host = run_commands(site, node, [("ends", line(sorted(devices)), READ_S)])
+    ports = {p.rail: (p.switch, p.interface) for p in node.ports if p.rail in rails}
+    leaves = asyncio.gather(*(_leaf(site, store, *ports[rail]) for rail in sorted(ports)))
+    said, counted = await asyncio.gather(host, leaves)
+    told = {} if isinstance(said, Blocker) else read(said["ends"].text)
+    return Look(
+        at=site.clock.now(),
+        host={devices[d]: counts for d, counts in told.items() if d in devices},
+        leaf={r: found for r, found in zip(sorted(ports), counted, strict=True) if found},
+        copper=frozenset(devices[d] for d, c in told.items() if d in devices and "copper" in c),
+    )
+
+
+def line(devices: Sequence[str]) -> str:
+    """The shell line that tells the counters of these RDMA devices' ports."""
+    return (
+        f"for d in {' '.join(devices)}; do for n in /sys/class/infiniband/$d/device/net/*; do"
+        " n=$(basename $n); echo device $d;"
+        f" ethtool -S $n | grep -E '^ *({_NAMES}): [0-9]+$';"
+        " ethtool -m $n 2>/dev/null | grep -qiE 'copper|passive cu' && echo copper;"
+        " done; done; echo counted"
+    )
+
+
+def read(text: str) -> dict[str, dict[str, int]]:
+    """RDMA device -> counters; {} for anything that is not whole."""
+    found: dict[str, dict[str, int]] = {}
+    current: dict[str, int] | None = None
+    *lines, last = text.strip().split("\n")
+    if last.strip() != "counted":
+        return {}
+    for text_line in lines:
+        match = _LINE.match(text_line)
+        if match is None or (match[1] is None and current is None):
+            return {}
+        if match[1]:
+            if match[1] in found:
+                return {}
+            current = found[match[1]] = {}
+        elif current is not None:
+            current[match[2] or match[3]] = 1 if match[2] else int(match[4])
+    return found
+
+
+def between(node: str, before: Look, after: Look) -> tuple[CableEnds, ...]:
+    """What each end received damaged between two looks, where both told the same counters."""
+    return tuple(
+        CableEnds(
+            node=node,
+            rail=rail,
+            at_node=_grown(before, after, before.host.get(rail), after.host.get(rail), HOST),
+            at_leaf=_grown(before, after, before.leaf.get(rail), after.leaf.get(rail), (LEAF,)),
+            detachable=rail not in after.copper,
+        )
+        for rail in sorted(set(after.host) | set(after.leaf))
+    )
+
+
+def _grown(
+    before: Look,
+    after: Look,
+    had: Mapping[str, int] | None,
+    has: Mapping[str, int] | None,
+    names: Sequence[str],
+) -> Counted | None:
+    if had is None or has is None:
+        return None
+    deltas = {n: has[n] - had[n] for n in has if n in had and n != "copper"}
+    damaged = [deltas[n] for n in names if n in deltas]
+    downs = deltas.get(HOST_DOWNS, deltas.get(LEAF_DOWNS, 0))
+    if not damaged or min(*damaged, downs, 0) < 0 or after.at <= before.at:
+        return None
+    return Counted(damaged=max(damaged), link_downs=downs, began_at=before.at, ended_at=after.at)
+
+
+async def _leaf(site: Site, store: Store, switch: str, interface: str) -> dict[str, int]:
+    """A leaf port's counters; {} if it does not tell them as Cumulus does."""
+    node = await store.node(switch)
+    if node is None:
+        return {}
+    try:
+        api = await SwitchApi.open(site, node)
+        if isinstance(api, Blocker):
+            return {}
+        answer = await api.call(Call("GET", counters_path(interface)))
+    except PortError:
+        return {}
+    if isinstance(answer, Blocker) or not isinstance(answer, dict):
+        return {}
+    return {
+        name: value
+        for name in (LEAF, LEAF_DOWNS)
+        if isinstance(value := answer.get(name), int)
+        and not isinstance(value, bool)
+        and 0 <= value < COUNT_MAX
+    }

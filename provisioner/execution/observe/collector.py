@@ -1,0 +1,330 @@
+"""What is: one node's inventory from all its sources, merged.
+
+A source that does not answer makes the inventory incomplete, and an incomplete inventory is never
+planned from: it comes back as blockers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+from provisioner.execution.actions.once import blocked
+from provisioner.execution.actions.work import Site
+from provisioner.execution.observe.inband import run_commands
+from provisioner.execution.observe.switch_api import SwitchApi
+from provisioner.model.inventory import BackgroundCopy, Component, Device, DeviceKind, Inventory
+from provisioner.model.node import BmcRef, Node, NodeKind
+from provisioner.model.outcome import Blocker, Gap, Reason
+from provisioner.planning.intake import inband_facts
+from provisioner.planning.intake.inband_facts import InbandFacts
+from provisioner.ports import PortError
+
+Collected = tuple[Inventory | None, tuple[Blocker, ...]]
+
+# in NIC mode a BlueField's Arm side does not run, and its BMC gives these no version
+# (facts: redfish 3.3); the NIC firmware is then read in-band as `supernic.nic`
+_ABSENT_IN_NIC_MODE = frozenset(
+    {
+        "bluefield.bundle",
+        "bluefield.nic",
+        "bluefield.uefi",
+        "bluefield.atf",
+        "bluefield.bsp",
+        "bluefield.ofed",
+        "bluefield.golden",
+    }
+)
+
+# card firmware in a host BMC's list -> kinds under which the same cards are shown elsewhere
+_CARDS = {
+    "nic.cx7": frozenset({"nic.cx7"}),
+    "nic.cx8": frozenset({"nic.cx8"}),
+    "bluefield.nic": frozenset({"bluefield.nic", "supernic.nic"}),
+}
+
+# an answer that did not come, as against a resource that the service does not have
+_SILENT = frozenset(
+    {
+        Reason.UNREACHABLE,
+        Reason.LOGIN_REFUSED,
+        Reason.ACCOUNT_LOCKED,
+        Reason.CERTIFICATE_CHANGED,
+        Reason.CERTIFICATE_UNTRUSTED,
+        Reason.BUSY,
+    }
+)
+
+
+class Collector:
+    """`nic_profiles` are the matrix's: in-band configuration is named by the profile it equals."""
+
+    def __init__(self, site: Site, nic_profiles: Mapping[str, Mapping[str, str]]) -> None:
+        self._site = site
+        self._nic_profiles = nic_profiles
+        self._seen: dict[tuple[str, str], tuple[float, Inventory]] = {}  # (node, BMC) -> when, what
+
+    async def collect(self, node: Node) -> Collected:
+        """Everything: parts and versions, from every BMC and the host itself."""
+        return await self._gather(node, None, fresh_s=0.0)
+
+    async def refresh(
+        self, node: Node, last: Inventory | None, *, fresh_s: float = 0.0
+    ) -> Collected:
+        """Versions; parts as in `last`, if there is one.
+
+        A BMC that was read within `fresh_s`, and to which nothing was done since, is not asked
+        again: most steps touch one of a node's eleven BMCs.
+        """
+        return await self._gather(node, last, fresh_s=fresh_s)
+
+    async def without_system(self, node: Node, last: Inventory | None) -> Collected:
+        """What the BMCs alone show: the host runs no system of its own to be asked."""
+        results = await asyncio.gather(*(self._fresh(node, bmc, last, 0.0) for bmc in node.bmcs))
+        problems = [r for r in results if isinstance(r, Blocker)]
+        if problems:
+            return None, tuple(problems)
+        facts = InbandFacts(boot_id=None, components=(), devices=(), gaps=())
+        return merge(node, [r for r in results if isinstance(r, Inventory)], facts, last), ()
+
+    def forget(self, node: str, bmcs: Sequence[str] = ()) -> None:
+        """Something was done to these BMCs (to all, if none is named): read them anew."""
+        for key in [k for k in self._seen if k[0] == node and (not bmcs or k[1] in bmcs)]:
+            del self._seen[key]
+
+    async def survey(self, node: Node) -> Inventory | None:
+        """What can be seen in spite of what is missing: for people, never to be planned from.
+
+        Every source that gave nothing is a gap. None: not even the host's BMC gave anything, or
+        the node is a switch, whose API is its only source.
+        """
+        if node.kind is NodeKind.SWITCH:
+            return None
+        results = await asyncio.gather(*(self._read(node, bmc, None) for bmc in node.bmcs))
+        answered = tuple(zip(node.bmcs, results, strict=True))
+        seen = [(b, r) for b, r in answered if isinstance(r, Inventory)]
+        if not any(bmc.kind == "host" for bmc, _ in seen):
+            return None
+        outputs = await run_commands(self._site, node, inband_facts.COMMANDS)
+        silent = [r for r in (*results, outputs) if isinstance(r, Blocker)]
+        gaps = tuple(Gap(reason=b.reason, source=b.subject, detail=b.detail) for b in silent)
+        facts = InbandFacts(boot_id=None, components=(), devices=(), gaps=())
+        if not isinstance(outputs, Blocker):
+            facts = inband_facts.read(outputs, node.bmcs, self._nic_profiles)
+        heard = node.model_copy(update={"bmcs": tuple(bmc for bmc, _ in seen)})
+        merged = merge(heard, [inventory for _, inventory in seen], facts, None)
+        return merged.model_copy(update={"gaps": (*merged.gaps, *gaps)})
+
+    def last_of_bmcs(self, node: Node) -> Inventory | None:
+        """Return what the BMCs gave at the last look, without asking them again.
+
+        It lacks everything that only the host itself shows. None: the host's BMC gave nothing.
+        """
+        read = [(b, self._seen.get((node.id, b.name))) for b in node.bmcs]
+        heard = [(bmc, last[1]) for bmc, last in read if last is not None]
+        if not any(bmc.kind == "host" for bmc, _ in heard):
+            return None
+        facts = InbandFacts(boot_id=None, components=(), devices=(), gaps=())
+        bmcs = tuple(bmc for bmc, _ in heard)
+        only = node.model_copy(update={"bmcs": bmcs})
+        return merge(only, [seen for _, seen in heard], facts, None)
+
+    async def _gather(self, node: Node, last: Inventory | None, *, fresh_s: float) -> Collected:
+        if node.kind is NodeKind.SWITCH:
+            return await self._switch(node)
+        results = await asyncio.gather(
+            *(self._fresh(node, bmc, last, fresh_s) for bmc in node.bmcs)
+        )
+        outputs = await run_commands(self._site, node, inband_facts.COMMANDS)
+        problems = [r for r in (*results, outputs) if isinstance(r, Blocker)]
+        if problems:
+            return None, tuple(problems)
+        seen = [r for r in results if isinstance(r, Inventory)]
+        assert not isinstance(outputs, Blocker)
+        facts = inband_facts.read(outputs, node.bmcs, self._nic_profiles)
+        return merge(node, seen, facts, last), ()
+
+    async def _fresh(
+        self, node: Node, bmc: BmcRef, last: Inventory | None, fresh_s: float
+    ) -> Inventory | Blocker:
+        key, now = (node.id, bmc.name), self._site.clock.now()
+        if last is not None and key in self._seen:
+            read_at, seen = self._seen[key]
+            if now - read_at <= fresh_s and not _copying(seen):
+                return seen
+        found = await self._bmc(node, bmc, last)
+        if isinstance(found, Blocker):
+            self._seen.pop(key, None)
+        else:
+            self._seen[key] = (now, found)
+        return found
+
+    async def _bmc(self, node: Node, bmc: BmcRef, last: Inventory | None) -> Inventory | Blocker:
+        """All that one BMC gives; if it left out what it has, that is no inventory."""
+        seen = await self._read(node, bmc, last)
+        if isinstance(seen, Blocker):
+            return seen
+        silent = [g for g in seen.gaps if g.reason in _SILENT]
+        return seen if not silent else _incomplete(node, bmc, silent[0])
+
+    async def _read(self, node: Node, bmc: BmcRef, last: Inventory | None) -> Inventory | Blocker:
+        """What one BMC gave, with its gaps."""
+        try:
+            client = await self._site.reach.redfish(node, bmc.name)
+            if isinstance(client, Blocker):
+                return client
+            if last is None:
+                return await client.collect(node.id, bmc.name)
+            return await client.firmware(node.id, bmc.name)
+        except PortError as error:
+            return blocked(error, f"{node.id}/{bmc.name}")
+
+    async def _switch(self, node: Node) -> Collected:
+        try:
+            api = await SwitchApi.open(self._site, node)
+            if isinstance(api, Blocker):
+                return None, (api,)
+            images, platform = await api.images(), await api.platform()
+        except PortError as error:
+            return None, (blocked(error, node.id),)
+        if isinstance(images, Blocker):
+            return None, (images,)
+        if isinstance(platform, Blocker):
+            return None, (platform,)
+        os = Component(
+            kind="switch.os",
+            slot="switch",
+            version=images.running,
+            staged=images.next if images.next != images.running else None,
+            updateable=True,
+            source="/nvue_v1/system/image",
+        )
+        seen = Inventory(
+            node=node.id,
+            vendor="cumulus",
+            system_serial=platform.serial,
+            model=platform.model,
+            components=(os,),
+        )
+        return seen, ()
+
+
+def _copying(inventory: Inventory) -> bool:
+    """Whether anything behind this BMC is on its way: then only a new look tells."""
+    done = (None, BackgroundCopy.COMPLETED)
+    return any(c.background_copy not in done for c in inventory.components)
+
+
+def _incomplete(node: Node, bmc: BmcRef, gap: Gap) -> Blocker:
+    return Blocker(
+        reason=gap.reason,
+        subject=f"{node.id}/{bmc.name}",
+        detail=f"{gap.source} did not answer: {gap.detail}",
+        unblock="It is tried again by itself; look at the BMC if it lasts.",
+    )
+
+
+def merge(
+    node: Node,
+    seen: Sequence[Inventory],
+    facts: inband_facts.InbandFacts,
+    last: Inventory | None,
+) -> Inventory:
+    """One inventory of all sources; cards' components get the card's slot."""
+    host = next(i for i, bmc in zip(seen, node.bmcs, strict=True) if bmc.kind == "host")
+    components: dict[tuple[str, str], Component] = {}
+    gaps: list[Gap] = list(facts.gaps)
+    for inventory, bmc in zip(seen, node.bmcs, strict=True):
+        for component in inventory.components:
+            if bmc.kind == "supernic" and component.kind in _ABSENT_IN_NIC_MODE:
+                continue
+            if bmc.kind == "host" and _is_listed_by_itself(component, seen, node, facts):
+                continue
+            placed = _placed(component, bmc)
+            components[placed.kind, placed.slot] = placed
+        gaps += [g for g in inventory.gaps if bmc.kind != "supernic"]
+    for component in facts.components:
+        components.setdefault((component.kind, component.slot), component)
+        if component.staged is not None:
+            # burned is not activated: only the host shows what is staged on a BlueField's NIC
+            found = components[component.kind, component.slot]
+            components[component.kind, component.slot] = found.model_copy(
+                update={"staged": component.staged, "pending": component.pending}
+            )
+    parts = last.devices if last is not None else _devices(node, seen)
+    inband = {d.slot: d for d in facts.devices}
+    devices = tuple(
+        d.model_copy(update={"pci": inband[d.slot].pci, "mac": d.mac or inband[d.slot].mac})
+        if d.slot in inband and d.kind is not DeviceKind.BMC
+        else d
+        for d in parts
+    )
+    return Inventory(
+        node=node.id,
+        vendor=host.vendor,
+        system_serial=(last or host).system_serial,
+        system_uuid=(last or host).system_uuid,
+        model=(last or host).model,
+        power=host.power,
+        boot_state=host.boot_state,
+        boot_id=facts.boot_id,
+        drives=facts.drives,
+        components=tuple(components[key] for key in sorted(components)),
+        devices=devices,
+        gaps=tuple(gaps),
+    )
+
+
+def _is_listed_by_itself(
+    component: Component,
+    seen: Sequence[Inventory],
+    node: Node,
+    facts: inband_facts.InbandFacts,
+) -> bool:
+    """Return whether a card's firmware in the host BMC's list is shown by a better source too.
+
+    A host's BMC lists network cards under slots and versions of its own ("NIC1", 28.37.10.14), and
+    cannot write them; the host's tools and the card's own BMC show the same cards.
+    """
+    if component.kind not in _CARDS:
+        return False
+    own = [i for i, bmc in zip(seen, node.bmcs, strict=True) if bmc.kind != "host"]
+    better = {c.kind for inventory in own for c in inventory.components}
+    better |= {c.kind for c in facts.components}
+    return bool(better & _CARDS[component.kind])
+
+
+def _placed(component: Component, bmc: BmcRef) -> Component:
+    if bmc.kind == "host":
+        return component.model_copy(update={"bmc": bmc.name})
+    return component.model_copy(update={"bmc": bmc.name, "slot": bmc.name})
+
+
+def _devices(node: Node, seen: Sequence[Inventory]) -> tuple[Device, ...]:
+    """Parts without doubles: a card is seen by the host's BMC and by its own, which knows more."""
+    own_serials = {bmc.serial for bmc in node.bmcs if bmc.kind != "host" and bmc.serial}
+    # a card that was exchanged has no serial of before: what its own BMC says counts
+    for inventory, bmc in zip(seen, node.bmcs, strict=True):
+        if bmc.kind != "host":
+            own_serials |= {d.serial for d in inventory.devices if d.serial and _is_dpu(d)}
+    devices = []
+    for inventory, bmc in zip(seen, node.bmcs, strict=True):
+        if bmc.kind == "host":
+            devices += [d for d in inventory.devices if not _is_card(d, own_serials)]
+            continue
+        kind = DeviceKind.DPU if bmc.kind == "dpu" else DeviceKind.NIC
+        for device in inventory.devices:
+            if _is_dpu(device):
+                devices.append(device.model_copy(update={"kind": kind, "slot": bmc.name}))
+            elif device.kind is DeviceKind.BMC:
+                devices.append(device.model_copy(update={"slot": bmc.name}))
+    return tuple(devices)
+
+
+def _is_dpu(device: Device) -> bool:
+    """How a card's own BMC shows the card that it is on."""
+    return device.kind is DeviceKind.DPU
+
+
+def _is_card(device: Device, own_serials: set[str]) -> bool:
+    return device.kind in (DeviceKind.NIC, DeviceKind.DPU) and device.serial in own_serials

@@ -1,0 +1,131 @@
+"""Finds out what stands behind BMC addresses: vendor without login, serials with the factory one.
+
+A login is tried once per BMC and only where the expected-hardware list gives a factory credential
+for its vendor; a BMC that a node already has is not asked again. A BMC that shows nothing before
+its factory password is changed (BlueField) gets a unique one now, kept under its address.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from provisioner import quirks
+from provisioner.adapters.redfish.client import Redfish
+from provisioner.adapters.redfish.discovery import Probe
+from provisioner.execution.actions.once import blocked
+from provisioner.execution.observe.rotation import rotate
+from provisioner.model.inventory import DeviceKind, Inventory
+from provisioner.model.outcome import Blocker, Reason
+from provisioner.planning.intake.pairing import Endpoint
+from provisioner.ports import (
+    BmcAddress,
+    BmcTransport,
+    Credentials,
+    LoginRefused,
+    PortError,
+    Secret,
+    Unreachable,
+)
+
+
+@dataclass(frozen=True)
+class Found:
+    """An endpoint that let us in, and with which credential."""
+
+    endpoint: Endpoint
+    username: str
+    secret: Secret
+
+
+async def introduce(
+    transport: BmcTransport,
+    credentials: Credentials | None,
+    probes: Sequence[Probe],
+    factory: Mapping[str, tuple[str, Secret]],
+    progress: Callable[[int, int], None] = lambda _done, _all: None,
+) -> tuple[tuple[Found, ...], tuple[Blocker, ...]]:
+    """Log in to each probed BMC once and read who it is. No `credentials`: change nothing."""
+    done = 0
+
+    async def one(probe: Probe) -> Found | Blocker:
+        nonlocal done
+        try:
+            return await _introduce(transport, credentials, probe, factory)
+        except PortError as error:
+            return blocked(error, probe.url)
+        finally:
+            done += 1
+            progress(done, len(probes))
+
+    results = await asyncio.gather(*(one(p) for p in probes))
+    found = tuple(r for r in results if isinstance(r, Found))
+    return found, tuple(r for r in results if isinstance(r, Blocker))
+
+
+async def _introduce(
+    transport: BmcTransport,
+    credentials: Credentials | None,
+    probe: Probe,
+    factory: Mapping[str, tuple[str, Secret]],
+) -> Found | Blocker:
+    quirk = quirks.identify(probe.root)
+    if quirk.name not in factory:
+        return Blocker(
+            reason=Reason.UNKNOWN_VENDOR,
+            subject=probe.url,
+            detail=f"no factory credential is given for {quirk.name}",
+            unblock=f"Add `{quirk.name}` to `factory_credentials` of the expected-hardware list.",
+        )
+    username, secret = factory[quirk.name]
+    address = BmcAddress(probe.url, username, secret, probe.fingerprint)
+    name = f"endpoint/{probe.url}"
+    ours = await credentials.current(name) if credentials is not None else None
+    if ours is not None:
+        address = replace(address, username=ours[0], secret=ours[1])
+    factory_fresh = credentials is not None and ours is None
+    try:
+        if factory_fresh and await transport.password_change(address) is not None:
+            raise LoginRefused("its factory password must be changed before it tells anything")
+        inventory = await Redfish(transport, address, quirk).identity()
+    except LoginRefused:
+        if not factory_fresh:
+            raise
+        assert credentials is not None
+        seen: list[Inventory] = []
+
+        async def proof(client: Redfish) -> bool:
+            seen.append(_shown(await client.identity()))
+            return True
+
+        changed = await rotate(transport, credentials, quirk, name, address, proof)
+        if isinstance(changed, Blocker):
+            return changed
+        address, ours = changed, (changed.username, changed.secret or secret)
+        inventory = seen[-1]
+    endpoint = _endpoint(probe, quirk.name, inventory)
+    assert address.secret is not None
+    return Found(
+        endpoint.model_copy(update={"rotated": ours is not None}), address.username, address.secret
+    )
+
+
+def _shown(seen: Inventory) -> Inventory:
+    """What a BMC showed to its new login, which must be more than the root that anybody sees."""
+    if not (seen.devices or seen.system_serial or seen.system_uuid):
+        raise Unreachable("it does not show its systems now", maybe_executed=False)
+    return seen
+
+
+def _endpoint(probe: Probe, vendor: str, inventory: Inventory) -> Endpoint:
+    cards = inventory.devices_of(DeviceKind.DPU)
+    is_card = inventory.system_serial is None and bool(cards)
+    return Endpoint(
+        url=probe.url,
+        vendor=vendor,
+        kind="dpu" if is_card else "host",
+        serial=(cards[0].serial if is_card else inventory.system_serial) or "",
+        base_mac=(cards[0].mac or "") if is_card else "",
+        pin=probe.fingerprint,
+    )

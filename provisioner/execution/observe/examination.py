@@ -1,0 +1,184 @@
+"""Looks at what a site is made of before it goes live, and changes nothing.
+
+Each BMC and switch is asked once without a login and once with the credential that is stored; a
+refusal is remembered as always, so that looking never locks an account.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from provisioner.execution.actions.reach import Reach
+from provisioner.model.base import Record
+from provisioner.model.node import BmcRef, Node, NodeKind
+from provisioner.model.outcome import Blocker, Reason
+from provisioner.planning.intake import examination as judge
+from provisioner.planning.intake.examination import Examined
+from provisioner.ports import BmcAddress, BmcTransport, Call, Clock, PortError
+from provisioner.switches import cumulus
+
+ROOT = "/redfish/v1"
+MANAGERS = "/redfish/v1/Managers"  # every BMC has it, and none shows it without a login (DSP0266)
+LIMIT_S = 20.0
+AT_ONCE = 64
+
+
+class Looked(Record):
+    """What looking at one device gave. `skew_s`: its clock ahead of ours; None if it told none."""
+
+    subject: str
+    examined: tuple[Examined, ...]
+    skew_s: float | None = None
+
+
+async def stranger(transport: BmcTransport, clock: Clock, url: str) -> Looked:
+    """A BMC that is not taken in yet: whether it answers at all. No login is tried."""
+    try:
+        pin = await transport.fingerprint(BmcAddress(url))
+        reply = await transport.request(BmcAddress(url, pin=pin), _get(ROOT))
+    except PortError as error:
+        return Looked(subject=url, examined=(judge.failed("bmc", url, error.reason, str(error)),))
+    if reply.status not in (200, 401, 403):
+        told = judge.failed("bmc", url, Reason.NOT_OFFERED, f"service root: {reply.status}")
+        return Looked(subject=url, examined=(told,))
+    remedy = "Take it in: `provisioner intake --file LIST`."
+    told = judge.not_looked("credential", url, "it is not taken in yet", remedy)
+    skew = judge.skew_s(reply.headers.get("date", ""), clock.now())
+    reached = judge.good("bmc", url, "a Redfish service root")
+    return Looked(subject=url, examined=(reached, told), skew_s=skew)
+
+
+async def bmc(reach: Reach, clock: Clock, node: Node, ref: BmcRef) -> Looked:
+    """One BMC of a node: reached over the pinned certificate, and the login that we keep."""
+    subject, skew = f"{node.id}/{ref.name}", None
+    examined = []
+    try:
+        address = await reach.address(node, ref)
+        pin = ref.pin or await reach.transport.fingerprint(BmcAddress(ref.url))
+        bare = BmcAddress(url=ref.url, pin=pin)
+        reply = await reach.transport.request(bare, _get(ROOT))
+        skew = judge.skew_s(reply.headers.get("date", ""), clock.now())
+        examined.append(_reached(subject, ref, reply.status))
+        if isinstance(address, Blocker):
+            told = judge.bad("credential", subject, address.detail, address.unblock)
+            return Looked(subject=subject, examined=(*examined, told), skew_s=skew)
+        if not ref.pin:
+            return Looked(
+                subject=subject, examined=(*examined, _unpinned(subject, pin)), skew_s=skew
+            )
+        reply = await reach.transport.request(address, _get(MANAGERS))
+        await reach.transport.forget(address)
+        examined.append(_let_in(subject, ref, reply.status))
+    except PortError as error:
+        login = error.reason in (Reason.LOGIN_REFUSED, Reason.ACCOUNT_LOCKED)
+        area = "credential" if login else "bmc"
+        examined.append(judge.failed(area, subject, error.reason, str(error)))
+    return Looked(subject=subject, examined=tuple(examined), skew_s=skew)
+
+
+def _reached(subject: str, ref: BmcRef, status: int) -> Examined:
+    if status not in (200, 401, 403):
+        return judge.failed("bmc", subject, Reason.NOT_OFFERED, f"service root: status {status}")
+    if not ref.url.startswith("https:"):
+        remedy = "Let the BMC speak https, then take it in again."
+        return judge.bad("bmc", subject, "it is asked over plain http", remedy)
+    told = "answers with the pinned certificate" if ref.pin else "answers"
+    return judge.good("bmc", subject, told)
+
+
+def _let_in(subject: str, ref: BmcRef, status: int) -> Examined:
+    if status != 200:
+        told = f"{MANAGERS}: status {status}"
+        return judge.failed("credential", subject, Reason.LOGIN_REFUSED, told)
+    if not ref.rotated:
+        remedy = "Nothing to do: the daemon sets one of its own at intake."
+        return judge.warning("credential", subject, "it works, and is not ours alone yet", remedy)
+    return judge.good("credential", subject, "works, and is unique to it")
+
+
+async def switch(reach: Reach, clock: Clock, node: Node) -> Looked:
+    """A switch's API: reached, and the login that we keep. Over ssh:// it is not looked at."""
+    if node.address.startswith("ssh://"):
+        remedy = f"Try it by hand: `ssh {node.address.removeprefix('ssh://')} show version`."
+        told = judge.not_looked("switch", node.id, "it is reached by SSH key only", remedy)
+        return Looked(subject=node.id, examined=(told,))
+    notes: tuple[Examined, ...] = ()
+    try:
+        address = await reach.switch(node)
+        if isinstance(address, Blocker):
+            told = judge.bad("switch", node.id, address.detail, address.unblock)
+            return Looked(subject=node.id, examined=(told,))
+        if not address.pin:
+            pin = await reach.transport.fingerprint(BmcAddress(address.url))
+            address = replace(address, pin=pin)
+            notes = (_unpinned(node.id, pin),)
+        reply = await reach.switches.request(address, _get(cumulus.IMAGES_PATH))
+    except PortError as error:
+        told = judge.failed("switch", node.id, error.reason, str(error))
+        return Looked(subject=node.id, examined=(told,))
+    skew = judge.skew_s(reply.headers.get("date", ""), clock.now())
+    if reply.status != 200:
+        detail = f"{cumulus.IMAGES_PATH}: status {reply.status}"
+        told = judge.failed("switch", node.id, Reason.SWITCH_REFUSED, detail)
+        return Looked(subject=node.id, examined=(told,), skew_s=skew)
+    images = cumulus.read_images(reply.json())
+    if isinstance(images, str):
+        told = judge.failed("switch", node.id, Reason.MALFORMED, images)
+    else:
+        told = judge.good("switch", node.id, f"its API answers; it runs {images.running}")
+    return Looked(subject=node.id, examined=(told, *notes), skew_s=skew)
+
+
+def _unpinned(subject: str, pin: str) -> Examined:
+    """As the daemon will pin what is presented first, a person may compare it before."""
+    remedy = "Compare it on the device's console; the daemon pins it when it takes the node over."
+    return judge.warning("certificate", subject, f"not pinned yet: SHA-256 {pin}", remedy)
+
+
+def looks(
+    reach: Reach, clock: Clock, nodes: Iterable[Node]
+) -> tuple[Callable[[], Awaitable[Looked]], ...]:
+    """One look for each BMC and switch, to be taken in any order."""
+    found: list[Callable[[], Awaitable[Looked]]] = []
+    for node in nodes:
+        if node.kind is NodeKind.SWITCH:
+            found.append(partial(switch, reach, clock, node))
+        else:
+            found += [partial(bmc, reach, clock, node, ref) for ref in node.bmcs]
+    return tuple(found)
+
+
+async def taken(
+    wanted: Sequence[Callable[[], Awaitable[Looked]]], done: Callable[[int, int], None]
+) -> tuple[Looked, ...]:
+    """All looks, AT_ONCE at a time, each within its limit; in their order."""
+    turn = asyncio.Semaphore(AT_ONCE)
+    count = 0
+
+    async def one(look: Callable[[], Awaitable[Looked]]) -> Looked:
+        nonlocal count
+        async with turn:
+            found = await look()
+        count += 1
+        done(count, len(wanted))
+        return found
+
+    return tuple(await asyncio.gather(*map(one, wanted)))
+
+
+def file_digest(directory: Path, name: str) -> str | None:
+    """SHA-256 of a file of the artifact directory; None if it is not there. Blocks."""
+    path = directory / name
+    if Path(name).name != name or not path.is_file():
+        return None
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _get(path: str) -> Call:
+    return Call("GET", path, timeout_s=LIMIT_S)

@@ -1,0 +1,164 @@
+"""Takes a discovered node over: pins, credentials, inventory, parts, profile.
+
+A node that cannot be taken over is looked at all the same, as far as it lets us: whoever has to
+unblock it sees what it is. Such an inventory never comes without the blockers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from provisioner.execution.actions.hold import Hold
+from provisioner.execution.actions.once import blocked
+from provisioner.execution.actions.work import Site
+from provisioner.execution.observe.collector import Collector
+from provisioner.execution.observe.rotation import rotate
+from provisioner.execution.observe.switch_password import take_over
+from provisioner.model.inventory import DeviceKind, Inventory
+from provisioner.model.matrix import Matrix, Profile
+from provisioner.model.node import BmcRef, Node, NodeKind
+from provisioner.model.outcome import Blocker, Reason
+from provisioner.planning.erasure.drives import record_drives
+from provisioner.planning.lifecycle.decide import PASSING
+from provisioner.planning.path.profiles import choose_profile
+from provisioner.ports import BmcAddress, PortError
+
+
+@dataclass(frozen=True)
+class Identified:
+    """The node as it is after a successful take-over, or what stood in the way.
+
+    With `blockers`, `node` is unchanged and `inventory` is what could be seen in spite of them.
+    """
+
+    node: Node
+    inventory: Inventory | None = None
+    blockers: tuple[Blocker, ...] = ()
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+class Identifier:
+    """Works on one node at a time; `matrix` names the profiles."""
+
+    def __init__(self, site: Site, collector: Collector, matrix: Matrix) -> None:
+        self._site = site
+        self._collector = collector
+        self._matrix = matrix
+
+    async def identify(self, node: Node, hold: Hold) -> Identified:
+        """Pins and credentials of every BMC, then the full inventory, parts and profile."""
+        bmcs = []
+        for bmc in node.bmcs:
+            if bmc.rotated:
+                bmcs.append(bmc)
+                continue
+            try:
+                rotated = await self._take_over(node, bmc)
+            except PortError as error:
+                rotated = blocked(error, f"{node.id}/{bmc.name}")
+            if isinstance(rotated, Blocker):
+                return await self._survey(node, (rotated,))
+            bmcs.append(rotated)
+            # each BMC is kept at once: a restart goes on with the next one
+            remaining = node.bmcs[len(bmcs) :]
+            stored = await hold.record(
+                node=node.model_copy(update={"bmcs": (*bmcs, *remaining)}),
+                journal=[("credential", {"bmc": bmc.name, "pin": rotated.pin})],
+            )
+            assert stored is not None
+            node = stored
+        inventory, problems = await self._collector.collect(node)
+        if inventory is None or problems:
+            return await self._survey(node, problems)
+        return self._judge(node, inventory)
+
+    async def _survey(self, node: Node, blockers: tuple[Blocker, ...]) -> Identified:
+        """What a node shows that was not taken over, and what else will stand in its way.
+
+        After failures that pass the whole turn is repeated: then only a profile that cannot fit,
+        whatever the host itself will show, is named from the BMCs alone.
+        """
+        if all(b.reason in PASSING for b in blockers):
+            return Identified(node=node, blockers=(*self._unfit(node), *blockers))
+        inventory = await self._collector.survey(node)
+        if inventory is None:
+            return Identified(node=node, blockers=blockers)
+        more = self._judge(node, inventory).blockers
+        return Identified(node=node, inventory=inventory, blockers=(*blockers, *more))
+
+    def _unfit(self, node: Node) -> tuple[Blocker, ...]:
+        """Return the blocker of a machine that no profile fits, by what its BMCs gave just now."""
+        seen = self._collector.last_of_bmcs(node)
+        if seen is None:
+            return ()
+        found = self._judge(node, seen).blockers
+        return tuple(b for b in found if b.reason is Reason.NO_PROFILE)
+
+    def _judge(self, node: Node, inventory: Inventory) -> Identified:
+        release = self._matrix.releases.get(node.release)
+        if release is None:
+            blocker = Blocker(
+                reason=Reason.NO_PROFILE,
+                subject=node.id,
+                detail=f"the matrix has no release {node.release!r}",
+                unblock="Set `release` in the expected-hardware list to a release of the matrix.",
+            )
+            return Identified(node=node, inventory=inventory, blockers=(blocker,))
+        profile = choose_profile(inventory, release, node.kind)
+        if isinstance(profile, Blocker):
+            return Identified(node=node, inventory=inventory, blockers=(profile,))
+        blockers = bill_of_materials(node, inventory, profile, release.profiles[profile])
+        if blockers:
+            return Identified(node=node, inventory=inventory, blockers=blockers)
+        return Identified(
+            node=record_drives(node.model_copy(update={"profile": profile}), inventory),
+            inventory=inventory,
+            facts={"profile": profile, "serial": inventory.system_serial},
+        )
+
+    async def _take_over(self, node: Node, bmc: BmcRef) -> BmcRef | Blocker:
+        """Pin the certificate, then make the credential ours and unique."""
+        if bmc.url.startswith("ssh://"):  # SONiC: the SSH host key is pinned when first seen
+            return bmc.model_copy(update={"rotated": True})
+        if not bmc.pin:
+            bare = BmcAddress(url=bmc.url)
+            pin = await self._site.reach.transport.fingerprint(bare)
+            bmc = bmc.model_copy(update={"pin": pin})
+        if node.kind is NodeKind.SWITCH:
+            refused = await take_over(self._site, node, bmc.pin)
+            return refused or bmc.model_copy(update={"rotated": True})
+        address = await self._site.reach.address(node, bmc)
+        if isinstance(address, Blocker):
+            return address
+        ours = await rotate(
+            self._site.reach.transport,
+            self._site.reach.credentials,
+            await self._site.reach.quirk(address),
+            f"{node.id}/{bmc.name}",
+            address,
+        )
+        return ours if isinstance(ours, Blocker) else bmc.model_copy(update={"rotated": True})
+
+
+def bill_of_materials(
+    node: Node, inventory: Inventory, name: str, profile: Profile
+) -> tuple[Blocker, ...]:
+    """Return a blocker for each kind of part that is counted differently from the profile.
+
+    It is a question for a person: the machine may lack a part, or be another one than the profile.
+    """
+    blockers = []
+    for kind, wanted in sorted(profile.match.devices.items()):
+        found = len(inventory.devices_of(DeviceKind(kind)))
+        if found != wanted:
+            blockers.append(
+                Blocker(
+                    reason=Reason.BILL_OF_MATERIALS,
+                    subject=f"{node.id}/{kind}",
+                    detail=f"{found} found, {wanted} wanted by profile {name}",
+                    unblock="Decide which is wrong: seat or replace the part, or correct the "
+                    f"profile; then `provisioner node retry {node.id}`.",
+                )
+            )
+    return tuple(blockers)

@@ -1,0 +1,95 @@
+"""Automatic intake: probe addresses, log in once where it is expected, pair, and store the nodes.
+
+Only a BMC that shows nothing before its factory
+password is changed gets a new one here. What cannot be placed is named, with what would unblock it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from provisioner.adapters.redfish.discovery import Probe
+from provisioner.execution.observe.discover import Found, introduce
+from provisioner.model.expected import Expected
+from provisioner.model.node import Node, NodeKind
+from provisioner.model.outcome import Blocker
+from provisioner.planning.intake.pairing import Assembly, assemble, incomplete
+from provisioner.ports import BmcTransport, Credentials, Secret, Store
+
+
+@dataclass(frozen=True)
+class Secrets:
+    """Passwords that the expected-hardware list points to: by vendor, and by switch name."""
+
+    factory: Mapping[str, tuple[str, Secret]]
+    switches: Mapping[str, tuple[str, Secret]]
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What an intake run did: nodes stored now, nodes known before, and what stood in the way."""
+
+    new: tuple[Node, ...]
+    known: tuple[str, ...]
+    blockers: tuple[Blocker, ...]
+
+
+async def find(
+    transport: BmcTransport,
+    store: Store,
+    credentials: Credentials | None,
+    expected: Expected,
+    secrets: Secrets,
+    probes: Sequence[Probe],
+    now: float,
+    progress: Callable[[int, int], None] = lambda _done, _all: None,
+) -> tuple[Assembly, tuple[Found, ...], tuple[Blocker, ...]]:
+    """Who stands behind the probed addresses, and which nodes they make up. Stores no node.
+
+    Without `credentials` nothing is changed on any BMC (a dry run).
+    """
+    have = {b.url for n in await store.nodes() for b in n.bmcs}
+    strangers = [p for p in probes if p.url not in have]
+    found, silent = await introduce(transport, credentials, strangers, secrets.factory, progress)
+    known = {n.id for n in await store.nodes()}
+    missing = expected.model_copy(
+        update={"nodes": tuple(n for n in expected.nodes if n.name not in known)}
+    )
+    return assemble(missing, [f.endpoint for f in found], now), found, silent
+
+
+def complete(expected: Expected, assembly: Assembly) -> tuple[Node, ...]:
+    """The nodes whose every card was found: only these are taken in."""
+    wanted = {n.name: n for n in expected.nodes}
+    return tuple(n for n in assembly.nodes if not incomplete(wanted[n.id], n))
+
+
+async def take_in(
+    store: Store,
+    credentials: Credentials,
+    expected: Expected,
+    secrets: Secrets,
+    assembly: Assembly,
+    found: Sequence[Found],
+    now: float,
+) -> Taken:
+    """Store the complete nodes with their credentials; they start as `discovered`."""
+    before = tuple(n.id for n in await store.nodes())
+    logins = {f.endpoint.url: f for f in found}
+    new = []
+    for node in complete(expected, assembly):
+        if node.id in before:
+            continue
+        for bmc in (b for b in node.bmcs if b.kind != "switch"):
+            login = logins[bmc.url]
+            await credentials.put(f"{node.id}/{bmc.name}", login.username, login.secret)
+        if node.kind is NodeKind.SWITCH and node.id in secrets.switches:
+            await credentials.put(f"{node.id}/api", *secrets.switches[node.id])
+        new.append(await store.add_node(node))
+        await store.journal(
+            "discovered", node.id, {"bmcs": [b.url for b in node.bmcs], "kind": node.kind}, now
+        )
+    for tenant in expected.tenants:
+        await store.put_tenant(tenant)
+    return Taken(new=tuple(new), known=before, blockers=assembly.blockers)

@@ -1,0 +1,41 @@
+"""Commands of checks that a host's BMC answers: read whole, and kept as they came."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from provisioner.checks.check import Command
+from provisioner.execution.actions.once import blocked
+from provisioner.execution.actions.work import Site
+from provisioner.execution.observe.inband import TEXT_MAX
+from provisioner.model.health import Evidence
+from provisioner.model.node import Node
+from provisioner.model.outcome import Blocker
+from provisioner.ports import PortError
+
+HOST = "host"  # the BMC's name in every node
+
+
+async def ask_bmc(
+    site: Site, node: Node, commands: Sequence[Command]
+) -> dict[str, Evidence] | Blocker:
+    """Outputs by name; a Blocker if the BMC does not answer at all."""
+    outputs: dict[str, Evidence] = {}
+    for command in commands:
+        try:
+            client = await site.reach.redfish(node, HOST)
+            if isinstance(client, Blocker):
+                return client
+            reading = await client.reading(command.line)
+        except PortError as error:
+            return blocked(error, f"{node.id}/{HOST}")
+        gaps = [[g.source, g.reason.value, g.detail] for g in reading.gaps]
+        text = json.dumps({"resources": dict(reading.resources), "gaps": gaps})
+        outputs[command.name] = Evidence(
+            source=command.line,
+            exit_code=0,
+            text=text[:TEXT_MAX],
+            truncated=len(text) > TEXT_MAX,
+        )
+    return outputs

@@ -1,0 +1,71 @@
+"""Makes a BMC's credential ours and unique, so that a crash at any point leaves one that we know.
+
+The new password is stored as pending before the BMC hears of it; afterwards either one is tried.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+from provisioner.adapters.redfish.client import Redfish
+from provisioner.model.outcome import Blocker, Reason
+from provisioner.ports import BmcAddress, BmcTransport, Credentials, LoginRefused, Secret
+from provisioner.quirks import Quirk
+
+PASSWORD_LENGTH = 16  # DGX accepts 20 at most, some BMCs refuse more than 16 (facts: redfish 2.1)
+_ALPHABETS = ("ABCDEFGHJKLMNPQRSTUVWXYZ", "abcdefghijkmnopqrstuvwxyz", "23456789", "-_.+")
+
+
+def new_password() -> Secret:
+    """A password of four classes of characters, without look-alikes."""
+    chosen = [secrets.choice(alphabet) for alphabet in _ALPHABETS]
+    everything = "".join(_ALPHABETS[:3])
+    chosen += [secrets.choice(everything) for _ in range(PASSWORD_LENGTH - len(chosen))]
+    secrets.SystemRandom().shuffle(chosen)
+    return Secret("".join(chosen))
+
+
+async def rotate(
+    transport: BmcTransport,
+    credentials: Credentials,
+    quirk: Quirk,
+    name: str,
+    address: BmcAddress,
+    proof: Callable[[Redfish], Awaitable[bool]] = Redfish.admits,
+) -> BmcAddress | Blocker:
+    """Change the password of `address` to a new one, kept under `name`; how to log in from now on.
+
+    `proof` reads something that only a login is shown, which may be what the caller needs next.
+    Raises `PortError` while the BMC does not answer; the next try goes on from what is stored.
+    """
+    pending = await credentials.pending(name)
+    if pending is not None:
+        ours = replace(address, username=pending[0], secret=pending[1])
+        if await _accepts(Redfish(transport, ours, quirk), proof):
+            await credentials.confirm(name)  # a crash came between the BMC's yes and our note
+            return ours
+    new = pending[1] if pending is not None else new_password()
+    await credentials.begin(name, address.username, new)
+    problem = await Redfish(transport, address, quirk).set_password(address.username, new)
+    if problem is not None:
+        return problem
+    await transport.forget(address)
+    ours = replace(address, secret=new)
+    if not await _accepts(Redfish(transport, ours, quirk), proof):
+        return Blocker(
+            reason=Reason.LOGIN_REFUSED,
+            subject=name,
+            detail="the BMC took a new password, but does not accept it",
+            unblock="Reset the BMC's account by hand, then take it in again.",
+        )
+    await credentials.confirm(name)
+    return ours
+
+
+async def _accepts(client: Redfish, proof: Callable[[Redfish], Awaitable[bool]]) -> bool:
+    try:
+        return await proof(client)
+    except LoginRefused:
+        return False

@@ -1,0 +1,207 @@
+"""Looks at a node that serves, through its BMCs alone, within a budget of requests.
+
+Rule: nothing here changes anything in the node or asks its host: it is the tenant's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections.abc import Sequence
+
+from provisioner.adapters.redfish import subscriptions, telemetry
+from provisioner.adapters.redfish.client import Redfish
+from provisioner.adapters.redfish.events import Metric, RedfishEvent, conditions
+from provisioner.adapters.redfish.subscriptions import Offer
+from provisioner.execution.actions.once import blocked
+from provisioner.execution.actions.reach import Reach
+from provisioner.model.inventory import Component, DeviceKind, Inventory
+from provisioner.model.node import BmcRef, Node
+from provisioner.model.outcome import Blocker
+from provisioner.planning.watch.watch_rules import fatal_counters
+from provisioner.ports import BmcAddress, BmcTransport, Call, Clock, PortError, Reply
+
+BURST_S = 2.0  # what was not used is saved up for so long
+
+
+class Budget:
+    """Requests per second for the whole fleet. Those that are urgent come first, always."""
+
+    def __init__(self, clock: Clock, per_s: float) -> None:
+        self._clock, self.per_s = clock, per_s
+        self._left, self._at = 1.0, clock.now()
+        self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._asked = 0
+        self._pump: asyncio.Task[None] | None = None
+        self.spent = 0
+
+    async def take(self, *, urgent: bool) -> None:
+        """One request's worth, when it is there."""
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._asked += 1
+        heapq.heappush(self._waiting, (0 if urgent else 1, self._asked, turn))
+        if self._pump is None:
+            self._pump = asyncio.create_task(self._give())
+        await turn
+
+    async def _give(self) -> None:
+        try:
+            while self._waiting:
+                now = self._clock.now()
+                most = max(1.0, BURST_S * self.per_s)
+                self._left = min(most, self._left + (now - self._at) * self.per_s)
+                self._at = now
+                if self._left < 0.999:  # sums of fractions fall short of one by a hair
+                    await self._clock.sleep((1.0 - self._left) / self.per_s)
+                    continue
+                _, _, turn = heapq.heappop(self._waiting)
+                if not turn.done():  # whoever waited may be gone
+                    self._left -= 1.0
+                    self.spent += 1
+                    turn.set_result(None)
+        finally:
+            self._pump = None
+
+    def close(self) -> None:
+        """Give no more."""
+        if self._pump is not None:
+            self._pump.cancel()
+
+
+class BudgetedTransport:
+    """A `BmcTransport` whose requests wait for the budget. Closing it closes nothing."""
+
+    def __init__(self, inner: BmcTransport, budget: Budget, *, urgent: bool) -> None:
+        self._inner, self._budget, self._urgent = inner, budget, urgent
+
+    async def request(self, bmc: BmcAddress, call: Call) -> Reply:
+        await self._budget.take(urgent=self._urgent)
+        return await self._inner.request(bmc, call)
+
+    async def fingerprint(self, bmc: BmcAddress) -> str:
+        return await self._inner.fingerprint(bmc)
+
+    async def password_change(self, bmc: BmcAddress) -> str | None:
+        return await self._inner.password_change(bmc)
+
+    async def forget(self, bmc: BmcAddress) -> None:
+        await self._inner.forget(bmc)
+
+    async def close(self) -> None:
+        return None
+
+
+class OutOfBand:
+    """Glances (one request a BMC) and sweeps (all versions, or parts too) at one node's BMCs."""
+
+    def __init__(self, reach: Reach, clock: Clock, requests_per_s: float) -> None:
+        self.reach = reach
+        self.budget = Budget(clock, requests_per_s)
+        self._urgent = self._reach(urgent=True)
+        self._patient = self._reach(urgent=False)
+        self._offers: dict[tuple[str, str], Offer] = {}
+        self._reports: dict[tuple[str, str], tuple[str, ...]] = {}  # paths of metric reports
+
+    def _reach(self, *, urgent: bool) -> Reach:
+        transport = BudgetedTransport(self.reach.transport, self.budget, urgent=urgent)
+        return Reach(transport, self.reach.switches, self.reach.credentials)
+
+    async def client(self, node: Node, bmc: BmcRef) -> Redfish | Blocker:
+        """A client whose requests come first in the budget. Raises `PortError`."""
+        return await self._urgent.redfish(node, bmc.name)
+
+    async def glance(self, node: Node, bmc: BmcRef) -> tuple[RedfishEvent, ...] | Blocker:
+        """What stands at a BMC, as its system says: one request, once its way is known."""
+        try:
+            client = await self._urgent.redfish(node, bmc.name)
+            if isinstance(client, Blocker):
+                return client
+            system = await client.service.system()
+        except PortError as error:
+            return blocked(error, f"{node.id}/{bmc.name}")
+        return () if system is None else conditions(system.data)
+
+    async def offer(self, node: Node, bmc: BmcRef) -> Offer | None:
+        """What this BMC offers to tell by itself, asked once; None: it did not say now."""
+        key = (node.id, bmc.url)
+        if key not in self._offers:
+            try:
+                client = await self._urgent.redfish(node, bmc.name)
+                if isinstance(client, Blocker):
+                    return None
+                self._offers[key] = await subscriptions.offer(client.service)
+            except PortError:
+                return None
+        return self._offers[key]
+
+    async def sweep(self, node: Node, bmc: BmcRef, *, parts: bool) -> Inventory | Blocker:
+        """Versions behind one BMC, with parts if asked, named as in the node's inventory."""
+        try:
+            client = await self._patient.redfish(node, bmc.name)
+            if isinstance(client, Blocker):
+                return client
+            if parts:
+                seen = await client.collect(node.id, bmc.name)
+            else:
+                seen = await client.firmware(node.id, bmc.name)
+        except PortError as error:
+            return blocked(error, f"{node.id}/{bmc.name}")
+        return placed(seen, bmc)
+
+    async def telemetry(self, node: Node, bmc: BmcRef, *, anew: bool) -> tuple[Metric, ...]:
+        """What a BMC's metric reports say; `anew`: which ones there are is asked again.
+
+        A report without a counter that a rule reads is not asked for again until then. Silence
+        is nothing.
+        """
+        key = (node.id, bmc.url)
+        found: list[Metric] = []
+        try:
+            client = await self._patient.redfish(node, bmc.name)
+            if isinstance(client, Blocker):
+                return ()
+            if anew or key not in self._reports:
+                self._reports[key] = await telemetry.reports(client.service)
+            for path in self._reports[key]:
+                report = await telemetry.read(client.service, path)
+                found += report.metrics
+                counted = fatal_counters((m.name, m.value) for m in report.metrics)
+                if report.too_large or (report.metrics and not counted):
+                    self._reports[key] = tuple(p for p in self._reports[key] if p != path)
+        except PortError:
+            return tuple(found)
+        return tuple(found)
+
+    def reporting(self, node: str, url: str) -> int:
+        """How many metric reports of one of a node's BMCs are polled."""
+        return len(self._reports.get((node, url), ()))
+
+    def forget(self, node: str) -> None:
+        """A node that serves no more: its BMCs may be others when it comes back."""
+        for known in (self._offers, self._reports):
+            for key in [k for k in known if k[0] == node]:
+                del known[key]
+
+
+def placed(seen: Inventory, bmc: BmcRef) -> Inventory:
+    """Components and devices under the names that the whole node's inventory has for them."""
+    if bmc.kind == "host":
+        return seen
+    kind = DeviceKind.DPU if bmc.kind == "dpu" else DeviceKind.NIC
+    devices = [
+        d.model_copy(update={"kind": kind if d.kind is DeviceKind.DPU else d.kind,
+                             "slot": bmc.name})
+        for d in seen.devices
+        if d.kind in (DeviceKind.DPU, DeviceKind.BMC)
+    ]  # fmt: skip
+    return seen.model_copy(
+        update={
+            "system_serial": None,  # the card's, which is a device here
+            "devices": tuple(devices),
+            "components": tuple(_of_card(seen.components, bmc)),
+        }
+    )
+
+
+def _of_card(components: Sequence[Component], bmc: BmcRef) -> Sequence[Component]:
+    return [c.model_copy(update={"slot": bmc.name}) for c in components]

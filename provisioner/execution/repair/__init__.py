@@ -1,0 +1,1 @@
+"""Evidence of a repair case, collected and bundled."""

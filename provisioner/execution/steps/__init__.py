@@ -1,0 +1,1 @@
+"""Steps of a plan: one module for each method of update, boot, erasure and reset."""

@@ -1,0 +1,273 @@
+"""Resets: what makes staged versions run. Absolute acts only: off is seen, then on is seen.
+
+No reset is begun while anything on the node is written or copied; afterwards every version that
+the reset was for is read again, and must run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+
+from provisioner import components
+from provisioner.adapters.redfish.client import Redfish
+from provisioner.execution.actions.once import Act, Sent, Snapshot
+from provisioner.execution.actions.pacing import growing
+from provisioner.execution.actions.work import Site, Work
+from provisioner.execution.observe.inband import boot_id, restart
+from provisioner.execution.steps import methods_switch
+from provisioner.execution.steps.methods_inband import play, problem
+from provisioner.execution.steps.quiet import quiet, settled, versions_of
+from provisioner.model.inventory import Activation, Inventory, Power
+from provisioner.model.node import Node
+from provisioner.model.operation import LedgerEntry
+from provisioner.model.outcome import Blocker, Reason
+from provisioner.model.plan import Step
+from provisioner.model.versions import equal
+from provisioner.ports import PortError, Unreachable
+
+Send = Callable[[], Awaitable[Blocker | None]]
+_INSIST_MAX = 6  # tries `poll_s` apart: two minutes, longer than a BMC is busy with a power request
+
+
+async def work(site: Site, node: Node, step: Step, inventory: Inventory) -> Work | Blocker:
+    """The work of one activation step; `inventory` says where its cards are."""
+    match step.activation:
+        case Activation.IMAGE_REBOOT:
+            return await methods_switch.boot_image(site, node, step)
+        case Activation.BMC_RESET:
+            return await _bmc_reset(site, node, step)
+        case Activation.COLD_BOOT:
+            return await _host_reset(site, node, step, _cold_boot)
+        case Activation.AC_CYCLE:
+            return await _host_reset(site, node, step, _ac_cycle)
+        case Activation.WARM_REBOOT:
+            return await _host_reset(site, node, step, _warm_reboot)
+        case Activation.NIC_RESET:
+            slots = {name.partition("/")[2] for name, _ in step.activates}
+            cards = sorted(d.pci for d in inventory.devices if d.pci and d.slot in slots)
+            return await _host_reset(site, node, step, partial(_nic_reset, cards))
+    return Blocker(
+        reason=Reason.NOT_OFFERED,
+        subject=node.id,
+        detail=f"there is no reset for {step.activation}",
+        unblock="Correct `activates_by` of the edge in the matrix.",
+    )
+
+
+async def _cold_boot(site: Site, node: Node, host: Redfish) -> Blocker | None:
+    """Power off, seen; power on, seen. Safe to repeat from any point."""
+    if (stuck := await power_off(site, node, host)) is not None:
+        return stuck
+    return await power_on(site, node, host)
+
+
+async def _ac_cycle(site: Site, node: Node, host: Redfish) -> Blocker | None:
+    """Standby power away and back, by the vendor's own action; the host is off before."""
+    if (stuck := await power_off(site, node, host)) is not None:
+        return stuck
+    if (refused := await _insist(site, host.ac_cycle)) is not None:
+        await power_on(site, node, host)  # nobody can ask a host that was left off what it runs
+        return refused
+    limit_s = site.settings.bmc_return_limit_s
+    if (gone := await settled(site, node, limit_s, names=("host",))) is not None:
+        return gone
+    return await power_on(site, node, host)
+
+
+async def power_off(site: Site, node: Node, host: Redfish) -> Blocker | None:
+    """Off, seen. Safe to repeat."""
+    if await host.power() is Power.OFF:
+        return None
+    if (refused := await host.reset_system("ForceOff")) is not None:
+        return refused
+    return await _power(site, node, host, Power.OFF)
+
+
+async def power_on(site: Site, node: Node, host: Redfish) -> Blocker | None:
+    """On, seen. Safe to repeat."""
+
+    async def ask() -> Blocker | None:
+        on = await host.power() is Power.ON
+        return None if on else await host.reset_system("On")
+
+    refused = await _insist(site, ask)
+    return refused if refused is not None else await _power(site, node, host, Power.ON)
+
+
+async def _insist(site: Site, ask: Send) -> Blocker | None:
+    """An act in the midst of a reset. What did not begin is asked for again: the host is off.
+
+    Silence is never told as "not executed" here: what came before it was.
+    """
+    for left in reversed(range(_INSIST_MAX)):
+        try:
+            refused = await ask()
+            if refused is None or refused.reason is not Reason.BUSY or not left:
+                return refused
+        except Unreachable as error:
+            if error.maybe_executed or not left:
+                raise Unreachable(str(error), maybe_executed=True) from error
+        await site.clock.sleep(site.settings.poll_s)
+    raise AssertionError("the last try returns or raises")
+
+
+async def _warm_reboot(site: Site, node: Node, host: Redfish) -> Blocker | None:
+    return await restart(site, node)
+
+
+async def _nic_reset(
+    cards: Sequence[str], site: Site, node: Node, _host: Redfish
+) -> Blocker | None:
+    """mlxfwreset of the cards on which something waits (facts: health 4.1), from the host."""
+    return problem(node, "nic_reset", await play(site, node, "nic_reset", {"devices": list(cards)}))
+
+
+async def _power(site: Site, node: Node, host: Redfish, wanted: Power) -> Blocker | None:
+    until = site.clock.now() + site.settings.power_limit_s
+    seen = Power.UNKNOWN
+    while site.clock.now() < until:
+        try:
+            seen = await host.power()
+        except PortError:
+            seen = Power.UNKNOWN
+        if seen is wanted:
+            return None
+        await site.clock.sleep(site.settings.poll_s / 4)
+    return Blocker(
+        reason=Reason.POWER,
+        subject=f"{node.id}/host",
+        detail=f"the power state is {seen}, {wanted} was asked for",
+        unblock="Look at the power supplies and the BMC's event log.",
+    )
+
+
+HostReset = Callable[[Site, Node, Redfish], Awaitable[Blocker | None]]
+
+
+async def _host_reset(site: Site, node: Node, step: Step, reset: HostReset) -> Work | Blocker:
+    """A reset that ends with the host's system up again, under a new boot id."""
+    host = await site.reach.redfish(node, "host")
+    if isinstance(host, Blocker):
+        return host
+    booted = step.activation is not Activation.NIC_RESET
+
+    async def look() -> Snapshot | Blocker:
+        if (written := await quiet(site, node)) is not None:
+            return written
+        return await _boot_seen(site, node, host)
+
+    async def send() -> Sent | Blocker:
+        refused = await reset(site, node, host)
+        return refused if refused is not None else Sent()
+
+    async def finish(entry: LedgerEntry) -> Blocker | None:
+        before = entry.before.get("seen", {}).get("boot_id")
+        if booted and (dead := await _booted(site, node, before)) is not None:
+            return dead
+        if (gone := await settled(site, node, site.settings.bmc_return_limit_s)) is not None:
+            return gone
+        return await runs(site, node, step)
+
+    return Work(
+        act=Act(
+            name=f"{step.activation} {node.id}",
+            before={"step": step.model_dump(mode="json")},
+            look=look,
+            send=send,
+            # a host that is off was not started again yet: going on from there is not repeating
+            happened=lambda before, now: bool(
+                now.get("boot_id") and now.get("boot_id") != before.get("boot_id")
+            ),
+            request_max_s=4 * site.settings.power_limit_s + site.settings.bmc_return_limit_s,
+        ),
+        finish=finish,
+    )
+
+
+async def _boot_seen(site: Site, node: Node, host: Redfish) -> Snapshot:
+    """The boot that runs now. A host that is on but silent is booting: it is waited for."""
+    if await host.power() is Power.OFF:
+        return {"boot_id": None, "power": "Off"}
+    until = site.clock.now() + site.settings.boot_limit_s
+    while (seen := await boot_id(site, node)) is None and site.clock.now() < until:
+        await site.clock.sleep(site.settings.poll_s)
+    return {"boot_id": seen, "power": "On"}
+
+
+async def _booted(site: Site, node: Node, before: str | None) -> Blocker | None:
+    until = site.clock.now() + site.settings.boot_limit_s
+    waits = growing(site.settings.poll_s)
+    while site.clock.now() < until:
+        await site.clock.sleep(next(waits))
+        now = await boot_id(site, node)
+        if now is not None and now != before:
+            return None
+    return Blocker(
+        reason=Reason.UNREACHABLE,
+        subject=f"{node.id}/host",
+        detail=f"its system did not come up within {site.settings.boot_limit_s:.0f} s",
+        unblock="Look at the host's console.",
+    )
+
+
+async def _bmc_reset(site: Site, node: Node, step: Step) -> Work | Blocker:
+    """Restart the BMCs that own what is staged; repeating it is harmless when all is quiet."""
+
+    async def look() -> Snapshot | Blocker:
+        written = await quiet(site, node)
+        return written if written is not None else {"versions": await versions_of(site, node, step)}
+
+    async def send() -> Sent | Blocker:
+        for name in step.bmcs:
+            client = await site.reach.redfish(node, name)
+            if isinstance(client, Blocker):
+                return client
+            if (refused := await client.reset_bmc()) is not None:
+                return refused
+        return Sent()
+
+    async def finish(_entry: LedgerEntry) -> Blocker | None:
+        # a BMC answers for some seconds after it took the request
+        await site.clock.sleep(site.settings.poll_s)
+        if (gone := await settled(site, node, site.settings.bmc_return_limit_s)) is not None:
+            return gone
+        return await runs(site, node, step)
+
+    wanted = dict(step.activates)
+    return Work(
+        act=Act(
+            name=f"bmc_reset {node.id} {' '.join(step.bmcs)}",
+            before={"step": step.model_dump(mode="json")},
+            look=look,
+            send=send,
+            happened=lambda _before, now: all(
+                now.get("versions", {}).get(k) == v for k, v in wanted.items()
+            ),
+        ),
+        finish=finish,
+    )
+
+
+async def runs(site: Site, node: Node, step: Step) -> Blocker | None:
+    """Whether everything that this reset was for runs now, as the devices themselves say."""
+    found = await versions_of(site, node, step)
+    wrong = [
+        f"{name} runs {found[name]}, not {version}"
+        for name, version in step.activates
+        if name in found and not _same(name, found[name], version)
+    ]
+    if not wrong:
+        return None
+    return Blocker(
+        reason=Reason.NOT_ACTIVATED,
+        subject=f"{node.id}/{wrong[0].split()[0]}",
+        detail=f"after {step.activation}: {'; '.join(wrong[:3])}",
+        unblock="Look at the component's event log; the matrix may name too weak a reset.",
+    )
+
+
+def _same(name: str, found: str | None, wanted: str) -> bool:
+    """Equal as the component's own grammar reads them; an unreadable version is never equal."""
+    kind = components.ALL.get(name.partition("/")[0])
+    return found is not None and equal(kind.grammar if kind else "opaque", found, wanted)

@@ -1,0 +1,52 @@
+"""What a host boots next, by what its BMC offers; and who its agent may say that it is."""
+
+from __future__ import annotations
+
+import hashlib
+
+from provisioner.adapters.redfish.client import Redfish
+from provisioner.model.inventory import Inventory
+from provisioner.model.node import Node
+from provisioner.model.outcome import Blocker, Reason
+from provisioner.ports import AgentAddress
+
+
+async def offer(host: Redfish, url: str) -> Blocker | None:
+    """Make the image what the host boots next: as virtual CD, or by UEFI HTTP."""
+    if host.quirk.http_boot:
+        return await host.boot_override("UefiHttp", http_uri=url)
+    if not await host.media_inserted(url):
+        if (stuck := await host.eject_media()) is not None:
+            return stuck
+        if (refused := await host.insert_media(url)) is not None:
+            return refused
+    return await host.boot_override("Cd")
+
+
+async def from_disk(host: Redfish) -> Blocker | None:
+    """Boot from disk. Said in full, for some services keep "Once" for ever (facts: image 3)."""
+    refused = await host.boot_override("Hdd")
+    # a service without that target has used its "Once" up, and boots what is first: the disk
+    return refused if refused is None or refused.reason is not Reason.NOT_OFFERED else None
+
+
+async def addresses(node: Node, inventory: Inventory, host: Redfish) -> tuple[str, ...]:
+    """Every address that the node's agent may look itself up by, sorted."""
+    known = {d.mac for d in inventory.devices if d.mac}
+    known |= {b.base_mac for b in node.bmcs if b.base_mac}
+    return tuple(sorted(known | set(await host.host_macs())))
+
+
+def identity(agent: AgentAddress | None) -> str | None:
+    """What tells one boot's agent from another's."""
+    return hashlib.sha256(agent.certificate.encode()).hexdigest() if agent is not None else None
+
+
+def unavailable(node: Node, detail: str) -> Blocker:
+    """Why the maintenance image cannot be booted at all."""
+    return Blocker(
+        reason=Reason.NOT_OFFERED,
+        subject=f"{node.id}/maintenance",
+        detail=detail,
+        unblock="Pin images.maintenance in an overlay, and look that the node's cards are known.",
+    )

@@ -1,0 +1,260 @@
+"""Writes the pinned operating system to the right disk, and boots it: one step of a plan.
+
+Maintenance image, two looks at the disks, write, read back, boot from disk, SSH: each part looks
+first, so that the step may be entered again at any point. It is done when the new system itself
+says, over SSH, which image it was made from.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from provisioner.components.host_os import HOST_OS, STAMP
+from provisioner.execution.actions.hold import Hold
+from provisioner.execution.actions.host_keys import host_key
+from provisioner.execution.actions.once import Act, Sent, Snapshot, blocked
+from provisioner.execution.actions.work import Site, Work, do
+from provisioner.execution.observe.inband import run_commands
+from provisioner.execution.steps.agent_steps import DEPLOY, agent_node, ask, command, last, pending
+from provisioner.execution.steps.boot_sources import addresses
+from provisioner.execution.steps.maintenance_boot import BOOT, Stay
+from provisioner.model.erasure import Disk
+from provisioner.model.inventory import Inventory
+from provisioner.model.node import Boots, Node
+from provisioner.model.operation import ActionStatus, LedgerEntry
+from provisioner.model.outcome import Blocker, Reason
+from provisioner.model.plan import Step
+from provisioner.planning.erasure import deployment, disk_answers, erasure, seed_drive
+from provisioner.planning.erasure.deployment import ImageFile
+from provisioner.ports import AgentAddress, AgentResult, PortError
+
+
+@dataclass(frozen=True)
+class _Writing:
+    """What one deployment writes, to which disk, seen when."""
+
+    stay: Stay
+    agent: AgentAddress
+    step: Step
+    image: ImageFile
+    disk: Disk
+    disks: tuple[Disk, ...]
+
+
+async def deploy(
+    site: Site, hold: Hold, node: Node, step: Step, inventory: Inventory
+) -> Blocker | None:
+    """Carry out the step, or what is left of it; None: the new system runs and says so."""
+    if node.served:
+        return Blocker(
+            reason=Reason.NOT_SANITIZED,
+            subject=f"{node.id}/{HOST_OS}",
+            detail=f"its disks may hold data of {node.served}; an image would be written over it",
+            unblock="Let the node be erased first: give it to nobody, or change the policy.",
+        )
+    if site.os_images is None or site.login is None:
+        return _no(
+            node, Reason.NOT_OFFERED, "this daemon offers no images", "Start it with --ssh-key."
+        )
+    image = await site.os_images.prepare(step.artifact, step.sha256)
+    if isinstance(image, Blocker):
+        return image
+    stay = Stay(site, hold, node, inventory)
+
+    async def arrived() -> Blocker | None:
+        return await runs(site, node, step.to_version, image)
+
+    rows = await hold.entries()
+    if stay.leaving(rows):  # a predecessor came as far as this
+        return await stay.leave(arrived, _step(step))
+    if stay.left(rows) and await arrived() is None:  # or to the end, and could not note it
+        await stay.mark(Boots.SYSTEM)
+        return None
+    agent = await stay.enter()
+    if isinstance(agent, Blocker):
+        return agent
+    problem = await _write(stay, agent, step, image)
+    return problem if problem is not None else await stay.leave(arrived, _step(step))
+
+
+def _step(step: Step) -> dict[str, Any]:
+    """What the ledger keeps, so that failures of this step are counted (planning/history)."""
+    return {"step": step.model_dump(mode="json"), "slots": [deployment.SLOT]}
+
+
+async def _write(stay: Stay, agent: AgentAddress, step: Step, image: ImageFile) -> Blocker | None:
+    site, node = stay.site, stay.node
+    try:  # before anything else is asked: the agent's last command is what became of it
+        await _resolve(stay, agent, f"{HOST_OS} {step.to_version} on ")
+    except PortError as error:
+        return blocked(error, f"{node.id}/{HOST_OS}")
+    disks = await _disks(site, node, agent)
+    if isinstance(disks, Blocker):
+        return disks
+    disk = deployment.target_disk(node, disks, image.size)
+    if isinstance(disk, Blocker):
+        return disk
+    await stay.mark(Boots.NOTHING)
+    writing = _Writing(stay, agent, step, image, disk, disks)
+    name = f"{HOST_OS} {step.to_version} on {disk.serial}"
+    rows = await stay.hold.entries()
+    written, booted = last(rows, name), last(rows, BOOT)
+    if (
+        written is not None
+        and booted is not None
+        and written.status is ActionStatus.CONFIRMED
+        and written.intended_at > booted.intended_at
+        and await _differs(writing) is None
+    ):
+        return None
+    try:
+        return await do(site, stay.hold, _work(writing, name), pending(rows, name))
+    except PortError as error:
+        return blocked(error, f"{node.id}/{HOST_OS}")
+
+
+async def _resolve(stay: Stay, agent: AgentAddress, begins: str) -> None:
+    """Settle the write that a predecessor may have begun, by the agent's own word for it.
+
+    The disk alone cannot tell: a write that broke off in its last part, or before the configuration
+    drive was there, reads back as the image. What the agent did not end well is done again.
+    """
+    for row in await stay.hold.entries():
+        if row.status is ActionStatus.INTENDED and row.action.startswith(begins):
+            told = await _told(stay, agent, row.intended_at)
+            status = ActionStatus.SENT if _ended_well(told) else ActionStatus.ABSENT
+            said = f"it ended {told.status}: {told.error}" if told else "it was not asked for this"
+            await stay.hold.settle(row, status, outcome=f"the agent says: {said}")
+
+
+async def _told(stay: Stay, agent: AgentAddress, since: float) -> AgentResult | None:
+    """Waits while the agent still writes. Raises `PortError`s."""
+    limit_s = stay.site.settings.image_write_limit_s
+    return await stay.site.agents.recall(agent, DEPLOY, since, limit_s)
+
+
+def _ended_well(told: AgentResult | None) -> bool:
+    return told is not None and told.status == "SUCCEEDED"
+
+
+def _work(writing: _Writing, name: str) -> Work:
+    stay, settings = writing.stay, writing.stay.site.settings
+
+    async def look() -> Snapshot | Blocker:
+        found = await _differs(writing)
+        if found is not None and found.reason is not Reason.DIGEST_MISMATCH:
+            return found
+        return {"written": found is None}
+
+    async def send() -> Sent | Blocker:
+        again = await _disks(stay.site, stay.node, writing.agent)
+        if isinstance(again, Blocker):
+            return again
+        if moved := erasure.changed(writing.disks, again):
+            unblock = "Look at the node: its disks changed between two looks. Then retry it."
+            return _no(stay.node, Reason.BILL_OF_MATERIALS, "; ".join(moved[:4]), unblock)
+        drive = await _drive(writing)
+        if isinstance(drive, Blocker):
+            return drive
+        parameters = deployment.write_command(
+            agent_node(stay.node), writing.disk, writing.image, drive
+        )
+        answer = await command(
+            stay.site, stay.node, writing.agent, DEPLOY, parameters, settings.image_write_limit_s
+        )
+        return answer if isinstance(answer, Blocker) else Sent()
+
+    async def recall(since: float) -> Sent | None:
+        return Sent() if _ended_well(await _told(stay, writing.agent, since)) else None
+
+    async def finish(_entry: LedgerEntry) -> Blocker | None:
+        return await _differs(writing)
+
+    return Work(
+        act=Act(
+            name=name,
+            before={
+                "visit": stay.node.fenced_at,
+                "serial": writing.disk.serial,
+                **_step(writing.step),
+            },
+            look=look,
+            send=send,
+            happened=lambda _before, _now: False,  # what the agent does not vouch for
+            recall=recall,
+        ),
+        finish=finish,
+    )
+
+
+async def _disks(site: Site, node: Node, agent: AgentAddress) -> tuple[Disk, ...] | Blocker:
+    limit_s = site.settings.agent_step_limit_s
+    answer = await ask(site, node, agent, "provisioner_disks", {}, limit_s)
+    return answer if isinstance(answer, Blocker) else disk_answers.disks(answer, node.id)
+
+
+async def _differs(writing: _Writing) -> Blocker | None:
+    """Read back what was written; None: it is the image, and on the disk that was meant."""
+    site, node, image = writing.stay.site, writing.stay.node, writing.image
+    offset, length = deployment.read_range(image.size)
+    arguments = {"serial": writing.disk.serial, "offset": offset, "bytes": length}
+    limit_s = site.settings.image_write_limit_s
+    answer = await ask(site, node, writing.agent, "provisioner_read_disk", arguments, limit_s)
+    if isinstance(answer, Blocker):
+        return answer
+    read = disk_answers.read_back(answer, node.id)
+    if isinstance(read, Blocker):
+        return read
+    asked = (writing.disk.serial, offset, length)
+    if (read.serial, read.offset, read.length) != asked:
+        return disk_answers.malformed(node.id, f"it read back {read!r}, asked was {asked!r}")
+    if read.sha256 == image.checked:
+        return None
+    detail = f"disk {read.serial} does not hold the image: {read.sha256}, not {image.checked}"
+    return _no(
+        node, Reason.DIGEST_MISMATCH, detail, "Look at the disk's log; replace it if it lasts."
+    )
+
+
+async def _drive(writing: _Writing) -> str | Blocker:
+    """The configuration drive: the same for the same deployment, whoever asks again."""
+    stay, node = writing.stay, writing.stay.node
+    login = stay.site.login
+    assert login is not None
+    key = await host_key(stay.site.reach.credentials, node)
+    # from here on nobody else is believed under this name: neither the ramdisk nor an older system
+    await stay.site.shell.forget(node.id, key[1])
+    host = await stay.site.reach.redfish(node, "host")
+    if isinstance(host, Blocker):
+        return host
+    macs = await addresses(node, stay.inventory, host)
+    files = deployment.first_boot(
+        node,
+        stay.inventory,
+        writing.image,
+        writing.step.to_version,
+        # cloud-init runs anew for a new instance: one for each stay and image
+        instance=f"{int(node.fenced_at)}-{writing.image.sha256[:12]}",
+        user=login.user,
+        authorized_key=login.authorized_key,
+        host_key=key,
+        other_macs=macs,
+    )
+    return seed_drive.packed(files)
+
+
+async def runs(site: Site, node: Node, label: str, image: ImageFile) -> Blocker | None:
+    """None: the host answers over SSH, and its system was made from exactly this image."""
+    found = await run_commands(site, node, [("stamp", f"cat {STAMP}", 20.0)])
+    if isinstance(found, Blocker):
+        return found
+    if found["stamp"].text == deployment.stamp(label, image.sha256):
+        return None
+    said = disk_answers.printable(found["stamp"].text, 120) or "nothing"
+    detail = f"the system that runs says of itself: {said}"
+    return _no(node, Reason.NOT_ACTIVATED, detail, "Look at the host's console and boot order.")
+
+
+def _no(node: Node, reason: Reason, detail: str, unblock: str) -> Blocker:
+    return Blocker(reason=reason, subject=f"{node.id}/{HOST_OS}", detail=detail, unblock=unblock)

@@ -1,0 +1,215 @@
+"""Erases what may hold a tenant's data, device by device, and reports what was seen.
+
+A device's row in the ledger keeps its record, so a daemon that starts again goes on with the next
+device. The agent carries out a `job` once in a boot, so asking again erases nothing twice.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+from provisioner.execution.actions.hold import Hold
+from provisioner.execution.actions.once import blocked
+from provisioner.execution.actions.work import Site
+from provisioner.execution.steps.agent_steps import ask, pending
+from provisioner.execution.steps.maintenance_boot import Stay
+from provisioner.model.erasure import (
+    Disk,
+    ErasurePolicy,
+    ErasureRecord,
+    ErasureReport,
+    Holder,
+    Method,
+    Result,
+)
+from provisioner.model.inventory import DeviceKind, Inventory
+from provisioner.model.node import Boots, Node
+from provisioner.model.operation import ActionStatus, LedgerEntry
+from provisioner.model.outcome import Blocker, Reason
+from provisioner.planning.erasure import disk_answers, erasure
+from provisioner.ports import AgentAddress, PortError
+
+# what ends an erasure's turn without a verdict on the device: it is asked again
+_UNANSWERED = frozenset(
+    {
+        Reason.UNREACHABLE,
+        Reason.BUSY,
+        Reason.CERTIFICATE_CHANGED,
+        Reason.CERTIFICATE_UNTRUSTED,
+    }
+)
+
+
+class Eraser:
+    """`disks_of` is how many disks a node's profile has; 0: it does not say."""
+
+    def __init__(self, site: Site, policy: ErasurePolicy) -> None:
+        self._site, self.policy = site, policy
+
+    async def erase(
+        self, hold: Hold, node: Node, inventory: Inventory, disks_of: int
+    ) -> tuple[Node, ErasureReport] | Blocker:
+        """The node as it is stored now, and its report; a Blocker: there is no report yet."""
+        started_at = self._site.clock.now()
+        stay = Stay(self._site, hold, node, inventory)
+        agent = await stay.enter()
+        if isinstance(agent, Blocker):
+            return agent
+        expected = await self._drives(stay.node)
+        if isinstance(expected, Blocker):
+            return expected
+        before = await self._disks(stay.node, agent)
+        if isinstance(before, Blocker):
+            return before
+        await stay.mark(Boots.NOTHING)
+        records: list[ErasureRecord] = []
+        for disk in before:
+            record = await self._disk(stay, agent, disk)
+            if isinstance(record, Blocker):
+                return record
+            records.append(record)
+        rest = await self._rest(stay, agent)
+        if isinstance(rest, Blocker):
+            return rest
+        after = await self._disks(stay.node, agent)
+        if isinstance(after, Blocker):
+            return after
+        return stay.node, ErasureReport(
+            node=node.id,
+            system_serial=inventory.system_serial or "",
+            tenant=node.served,
+            fenced_at=node.fenced_at,
+            started_at=started_at,
+            ended_at=self._site.clock.now(),
+            agent_version=disk_answers.printable(agent.version, 40),
+            policy=self.policy,
+            expected=expected,
+            expected_count=disks_of,
+            before=before,
+            after=after,
+            records=(*records, *rest),
+        )
+
+    async def _drives(self, node: Node) -> tuple[str, ...] | Blocker:
+        """What the BMC says that there should be: a witness other than the agent."""
+        try:
+            host = await self._site.reach.redfish(node, "host")
+            return host if isinstance(host, Blocker) else await host.drive_serials()
+        except PortError as error:
+            return blocked(error, f"{node.id}/drives")
+
+    async def _disks(self, node: Node, agent: AgentAddress) -> tuple[Disk, ...] | Blocker:
+        limit_s = self._site.settings.agent_step_limit_s
+        answer = await ask(self._site, node, agent, "provisioner_disks", {}, limit_s)
+        return answer if isinstance(answer, Blocker) else disk_answers.disks(answer, node.id)
+
+    # --- disks
+
+    async def _disk(self, stay: Stay, agent: AgentAddress, disk: Disk) -> ErasureRecord | Blocker:
+        """Down the ladder until a method has done it."""
+        tries: list[ErasureRecord] = []
+        for method in erasure.ladder(disk, self.policy):
+            record = await self._try(stay, agent, disk, method)
+            if isinstance(record, Blocker):
+                return record
+            tries.append(record)
+            if record.result is Result.DONE:
+                break
+        return erasure.tried(tries) if tries else erasure.unsupported(disk)
+
+    async def _try(
+        self, stay: Stay, agent: AgentAddress, disk: Disk, method: Method
+    ) -> ErasureRecord | Blocker:
+        """One method on one disk: intent stored, asked, outcome stored."""
+        node, clock = stay.node, self._site.clock
+        action = f"erase {disk.serial} {method.value}"
+        rows = await stay.hold.entries()
+        if (known := _known(rows, action, node, disk)) is not None:
+            return known
+        entry = pending(rows, action)
+        if entry is None or entry.before.get("visit") != node.fenced_at:
+            before = {"visit": node.fenced_at, "device": disk.name, "serial": disk.serial}
+            entry = await stay.hold.intend(action, before)
+        started_at = clock.now()
+        arguments = {
+            "device": disk.name,
+            "serial": disk.serial,
+            "by": method.value,  # the agent's dispatcher has a parameter `method` of its own
+            "job": _job(node, disk, method),
+        }
+        limit_s = self._site.settings.erase_limit_s
+        step = "provisioner_erase_device"
+        answer = await ask(self._site, node, agent, step, arguments, limit_s)
+        if isinstance(answer, Blocker):
+            if answer.reason in _UNANSWERED:
+                return answer  # the row stays open: the same job is asked again
+            told = {k: arguments[k] for k in ("device", "serial")} | {"method": method.value}
+            answer = {**told, "result": Result.NOT_DONE.value, "detail": answer.detail}
+        record = disk_answers.erased(answer, disk, method, started_at, clock.now())
+        done = record.result is Result.DONE
+        status = ActionStatus.CONFIRMED if done else ActionStatus.FAILED
+        await stay.hold.settle(entry, status, outcome=record.model_dump_json())
+        return record
+
+    # --- everything else
+
+    async def _rest(self, stay: Stay, agent: AgentAddress) -> list[ErasureRecord] | Blocker:
+        """Memory by the power that was away; the TPM by its step; the rest by name."""
+        node, now = stay.node, self._site.clock.now()
+        row = stay.off_row(await stay.hold.entries())
+        off_s = float(row.before.get("off_s", 0.0)) if row is not None else 0.0
+        on_at = row.settled_at if row is not None else 0.0
+        off_at = on_at - off_s if row is not None else 0.0
+        wanted_s = self._site.settings.memory_off_s
+        gpus = stay.inventory.devices_of(DeviceKind.GPU)
+        records = [erasure.memory(Holder.HOST_MEMORY, "host", off_at, on_at, wanted_s)]
+        records += [
+            erasure.memory(Holder.GPU_MEMORY, g.slot, off_at, on_at, wanted_s).model_copy(
+                update={"serial": g.serial or "", "model": g.model or ""}
+            )
+            for g in gpus
+        ]
+        tpm = await self._tpm(node, agent, now)
+        if isinstance(tpm, Blocker):
+            return tpm
+        records.append(tpm)
+        for bmc in (b for b in node.bmcs if b.kind in ("dpu", "supernic")):
+            why = erasure.NOT_OFFERED[Holder.BLUEFIELD_STORAGE]
+            record = erasure.not_done(Holder.BLUEFIELD_STORAGE, bmc.name, why, now)
+            records.append(record.model_copy(update={"serial": bmc.serial}))
+        why = erasure.NOT_OFFERED[Holder.BIOS]
+        records.append(erasure.not_done(Holder.BIOS, "host", why, now))
+        return records
+
+    async def _tpm(self, node: Node, agent: AgentAddress, now: float) -> ErasureRecord | Blocker:
+        limit_s = self._site.settings.agent_step_limit_s
+        answer = await ask(self._site, node, agent, "provisioner_clear_tpm", {}, limit_s)
+        if isinstance(answer, Blocker):
+            if answer.reason in _UNANSWERED:
+                return answer
+            return erasure.not_done(Holder.TPM, "host", answer.detail[:400], now)
+        result, detail = disk_answers.step_result(answer)
+        record = erasure.not_done(Holder.TPM, "host", detail, now)
+        if result is Result.DONE:
+            changed = {"result": result, "method": Method.TPM_CLEAR}
+            return record.model_copy(update={**changed, "ended_at": self._site.clock.now()})
+        return record.model_copy(update={"result": result})
+
+
+def _known(
+    rows: Sequence[LedgerEntry], action: str, node: Node, disk: Disk
+) -> ErasureRecord | None:
+    """The record of this disk and method, if it was done in this stay already."""
+    for row in rows:
+        of_stay = row.action == action and row.before.get("visit") == node.fenced_at
+        if of_stay and row.status is ActionStatus.CONFIRMED:
+            record = ErasureRecord.model_validate_json(row.outcome)
+            return record.model_copy(update={"device": disk.name})
+    return None
+
+
+def _job(node: Node, disk: Disk, method: Method) -> str:
+    """The same for the same work in the same stay, and for nothing else."""
+    text = f"{node.id} {node.fenced_at!r} {disk.serial} {method.value}"
+    return hashlib.sha256(text.encode()).hexdigest()[:32]

@@ -1,0 +1,85 @@
+"""What is done to a node's BMCs when it goes for good: power off, and our credentials given up.
+
+Rule: a credential is forgotten last, when nothing needs it any more; whoever is cut off in between
+does it again and harms nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from provisioner.adapters.redfish.client import Redfish
+from provisioner.execution.actions.work import Site
+from provisioner.model.node import BmcRef, Node
+from provisioner.model.outcome import Blocker, Reason
+from provisioner.ports import BmcAddress, LoginRefused, PortError
+
+FACTORY = "factory"  # beginning of the vault's names of factory logins: "factory/VENDOR"
+CARDS = "nvidia_openbmc"  # the vendor declaration of BlueField cards
+
+
+async def power_off(site: Site, node: Node) -> str:
+    """Why the host is not off; "" if it took the order. A host that cannot be reached is told."""
+    try:
+        client = await site.reach.redfish(node, "host")
+        if isinstance(client, Blocker):
+            return client.detail
+        refused = await client.reset_system("ForceOff")
+    except PortError as error:
+        return str(error)[:300]
+    return "" if refused is None else refused.detail[:300]
+
+
+async def forget(site: Site, node: Node) -> None:
+    """No login of the node's BMCs is known here any more; on the BMCs they stay as they are."""
+    for bmc in node.bmcs:
+        await site.reach.credentials.remove(f"{node.id}/{bmc.name}")
+
+
+async def give_back(site: Site, node: Node, vendor: str) -> Blocker | None:
+    """Every BMC has its factory password again, and none is known here; or why one has not.
+
+    Raises PortError while a BMC does not answer.
+    """
+    for bmc in node.bmcs:
+        name = f"{node.id}/{bmc.name}"
+        if await site.reach.credentials.current(name) is None:
+            continue  # it was given back before
+        refused = await _give_back(site, node, bmc, CARDS if bmc.kind != "host" else vendor)
+        if refused is not None:
+            return refused
+        await site.reach.credentials.remove(name)
+    return None
+
+
+async def _give_back(site: Site, node: Node, bmc: BmcRef, vendor: str) -> Blocker | None:
+    credentials, name = site.reach.credentials, f"{node.id}/{bmc.name}"
+    factory = await credentials.current(f"{FACTORY}/{vendor}")
+    address = await site.reach.address(node, bmc)
+    if isinstance(address, Blocker):
+        return address
+    if factory is None or factory[0] != address.username:
+        detail = f"no factory login of {vendor} for {address.username} is known"
+        unblock = "Keep it with `provisioner case factory`, or set `retire_credentials` to remove."
+        return _no(name, detail, unblock)
+    theirs = replace(address, secret=factory[1])
+    if await credentials.pending(name) is not None and await _admits(site, theirs):
+        return None  # a crash came between the BMC's yes and our note
+    await credentials.begin(name, *factory)
+    client = Redfish(site.reach.transport, address, await site.reach.quirk(address))
+    refused = await client.set_password(*factory)
+    if refused is None:
+        await site.reach.transport.forget(address)
+    return refused
+
+
+async def _admits(site: Site, address: BmcAddress) -> bool:
+    try:
+        client = Redfish(site.reach.transport, address, await site.reach.quirk(address))
+        return await client.admits()
+    except LoginRefused:
+        return False
+
+
+def _no(subject: str, detail: str, unblock: str) -> Blocker:
+    return Blocker(reason=Reason.REFUSED, subject=subject, detail=detail, unblock=unblock)

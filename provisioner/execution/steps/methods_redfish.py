@@ -1,0 +1,221 @@
+"""Updates over Redfish: a multipart push, and a BFB that the BlueField's BMC pulls.
+
+"Task completed" is never "done": a push is done when its task says that the package was written
+and nothing failed; what runs is verified after the activation, from a fresh inventory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from itertools import chain, repeat
+
+from provisioner.adapters.redfish.client import Redfish, TaskRef
+from provisioner.execution.actions.once import Act, Sent, Snapshot
+from provisioner.execution.actions.pacing import growing
+from provisioner.execution.actions.work import Site, Work
+from provisioner.model.inventory import Inventory
+from provisioner.model.node import Node
+from provisioner.model.operation import LedgerEntry
+from provisioner.model.outcome import Blocker, Reason
+from provisioner.model.plan import Step
+from provisioner.model.versions import equal
+from provisioner.ports import PortError
+
+BFB_RUNNING = frozenset({"OsIsRunning"})  # BootProgress.OemLastState in DPU mode
+
+
+async def push(site: Site, node: Node, step: Step, inventory: Inventory) -> Work | Blocker:
+    """Push one package to the BMC behind these slots, and follow its task to the end."""
+    opened = await _open(site, node, step, inventory)
+    if isinstance(opened, Blocker):
+        return opened
+    client, bmc = opened
+    path = await site.artifacts.resolve(step.artifact, step.sha256)
+    if isinstance(path, Blocker):
+        return path
+
+    async def send() -> Sent | Blocker:
+        sent = await client.push(step.component, step.slots, path, force=step.force)
+        return sent if isinstance(sent, Blocker) else Sent(task=sent.path)
+
+    async def finish(entry: LedgerEntry) -> Blocker | None:
+        return await _task(site, node, step, client, entry, site.settings.task_limit_s)
+
+    return _work(node, step, client, bmc, send, finish)
+
+
+async def bluefield_bfb(site: Site, node: Node, step: Step, inventory: Inventory) -> Work | Blocker:
+    """Let the card's BMC pull the BFB: its task is the transfer, then the Arm side installs."""
+    opened = await _open(site, node, step, inventory)
+    if isinstance(opened, Blocker):
+        return opened
+    client, bmc = opened
+
+    async def send() -> Sent | Blocker:
+        sent = await client.simple_update(site.artifacts.pull_url(step.artifact), step.component)
+        return sent if isinstance(sent, Blocker) else Sent(task=sent.path)
+
+    async def finish(entry: LedgerEntry) -> Blocker | None:
+        moved = await _task(site, node, step, client, entry, site.settings.bfb_transfer_limit_s)
+        return moved if moved is not None else await _installed(site, node, step, client, bmc)
+
+    return _work(node, step, client, bmc, send, finish)
+
+
+async def _open(
+    site: Site, node: Node, step: Step, inventory: Inventory
+) -> tuple[Redfish, str] | Blocker:
+    component = inventory.component(step.component, step.slots[0])
+    bmc = component.bmc if component is not None and component.bmc else "host"
+    client = await site.reach.redfish(node, bmc)
+    return client if isinstance(client, Blocker) else (client, bmc)
+
+
+def _work(
+    node: Node,
+    step: Step,
+    client: Redfish,
+    bmc: str,
+    send: Callable[[], Awaitable[Sent | Blocker]],
+    finish: Callable[[LedgerEntry], Awaitable[Blocker | None]],
+) -> Work:
+    async def look() -> Snapshot | Blocker:
+        inventory = await client.firmware(node.id, bmc)
+        return {
+            "versions": {f"{c.kind}/{c.slot}": c.version for c in inventory.components},
+            "tasks": sorted(await client.task_paths()),
+        }
+
+    def happened(before: Snapshot, now: Snapshot) -> bool | None:
+        """A new task, or a version that changed: it arrived. Neither, from a BMC that answers: no.
+
+        A BMC that lost its tasks by a reset shows fewer than before; then it cannot be told.
+        """
+        if now["versions"] != before.get("versions") or set(now["tasks"]) - set(before["tasks"]):
+            return True
+        return None if set(before["tasks"]) - set(now["tasks"]) else False
+
+    return Work(
+        act=Act(
+            name=f"update {step.component} {' '.join(step.slots)} to {step.to_version}",
+            before={"step": step.model_dump(mode="json"), "slots": list(step.slots)},
+            look=look,
+            send=send,
+            happened=happened,
+        ),
+        finish=finish,
+    )
+
+
+async def _task(
+    site: Site,
+    node: Node,
+    step: Step,
+    client: Redfish,
+    entry: LedgerEntry,
+    limit_s: float,
+) -> Blocker | None:
+    """Follow a task; an error while waiting is silence, only the task or the limit ends it.
+
+    Whoever takes it up after the limit (the daemon was down) still looks, as after a reset.
+    """
+    now, settings = site.clock.now(), site.settings
+    until = max(entry.intended_at + limit_s, now + settings.bmc_return_limit_s)
+    ref: TaskRef | None = None
+    last, seen = "no progress was seen", False
+    waits = growing(settings.poll_s)
+    if now - entry.intended_at > settings.poll_s:
+        # taken up again, with thousands of others perhaps: at once, and then at an even pace
+        waits = chain((0.0,), repeat(settings.poll_s))
+    while site.clock.now() < until:
+        await site.clock.sleep(next(waits))
+        try:
+            ref = ref or await _watched(client, entry)
+            view = await client.task(ref)
+            if view.vanished and not seen and site.clock.now() - now < _LATE_S:
+                continue
+            seen = True
+            if view.vanished:
+                # the table of tasks dies with the BMC: only versions can tell now
+                written = await _runs(client, node, step)
+                return None if written else _failed(node, step, _VANISHED)
+        except PortError as error:
+            last = str(error)
+            continue
+        if view.failed is not None:
+            return _failed(node, step, view.failed)
+        if view.done:
+            # to write it once more was all that was asked for: then it was not done
+            again = step.from_version == step.to_version
+            return _failed(node, step, view.skipped) if again and view.skipped else None
+        last = f"{view.state}, {view.percent if view.percent is not None else '?'} %"
+    return Blocker(
+        reason=Reason.UPDATE_STALLED,
+        subject=f"{node.id}/{step.component}/{'+'.join(step.slots)}",
+        detail=f"no end within {limit_s:.0f} s: {last}",
+        unblock="Reset the card's BMC (or the BMC that owns the task), then retry the node.",
+    )
+
+
+_LATE_S = 60.0  # a new task may not be found at first: iDRAC, some seconds (facts: redfish E10)
+_VANISHED = "its task vanished, and nothing shows that it was written"
+
+
+async def _watched(client: Redfish, entry: LedgerEntry) -> TaskRef:
+    """The task to follow. Of an action whose answer was lost: the task that was not there before.
+
+    An empty path is a service's own way (iLO 5): it tells the progress elsewhere.
+    """
+    if entry.task or not entry.outcome.startswith("adopted"):
+        return TaskRef(path=entry.task)
+    before = entry.before.get("seen", {}).get("tasks", [])
+    new = sorted(set(await client.task_paths()) - set(before))
+    return TaskRef(path=new[-1] if new else "")
+
+
+async def _runs(client: Redfish, node: Node, step: Step) -> bool:
+    """Whether the version that was written is shown as running already."""
+    inventory = await client.firmware(node.id, "")
+    found = [c.version for c in inventory.of_kind(step.component)]
+    return bool(found) and all(v == step.to_version for v in found)
+
+
+async def _installed(
+    site: Site, node: Node, step: Step, client: Redfish, bmc: str
+) -> Blocker | None:
+    """Wait until the Arm side runs the new bundle (facts: redfish 3.3, up to 40 minutes)."""
+    until = site.clock.now() + site.settings.bfb_install_limit_s
+    state, version = "unknown", None
+    while site.clock.now() < until:
+        await site.clock.sleep(site.settings.poll_s)
+        try:
+            state = await client.boot_progress() or "unknown"
+            if state not in BFB_RUNNING:
+                continue
+            inventory = await client.firmware(node.id, bmc)
+        except PortError:
+            continue
+        version = next((c.version for c in inventory.of_kind(step.component)), None)
+        if same_bundle(version, step.to_version):
+            return None
+    return Blocker(
+        reason=Reason.UPDATE_STALLED,
+        subject=f"{node.id}/{step.component}/{bmc}",
+        detail=f"not installed within {site.settings.bfb_install_limit_s:.0f} s: "
+        f"boot progress {state}, version {version}",
+        unblock="Look at the card's console (rshim), reset the card, then retry the node.",
+    )
+
+
+def same_bundle(running: str | None, wanted: str) -> bool:
+    """ "bf-bundle-2.9.0-90_24.10_ubuntu-22.04_prod" is the pinned bundle "2.9.0-90"."""
+    return running is not None and equal("bfb", running, wanted)
+
+
+def _failed(node: Node, step: Step, detail: str) -> Blocker:
+    return Blocker(
+        reason=Reason.UPDATE_FAILED,
+        subject=f"{node.id}/{step.component}/{'+'.join(step.slots)}",
+        detail=detail,
+        unblock="Look at the task's messages and the component's event log, then retry the node.",
+    )

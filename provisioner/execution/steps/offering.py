@@ -1,0 +1,47 @@
+"""Holds what a device is told to pull to what was verified, up to the moment of telling it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from provisioner.execution.actions.once import Sent
+from provisioner.execution.actions.work import Site, Work
+from provisioner.model.operation import LedgerEntry
+from provisioner.model.outcome import Blocker, Reason
+from provisioner.model.plan import Step
+
+# methods whose device, host or switch gets the file for itself, from an address that it is told
+BFB = "bluefield_bfb"
+PULLED = frozenset({BFB, "playbook_nic_firmware", "nvue_image", "sonic_installer"})
+
+
+async def ready(site: Site, step: Step, entry: LedgerEntry | None) -> Blocker | None:
+    """Get the step's file ready. With an open `entry` it may be on its way to the device already:
+    then nobody else's server holds us up in looking what became of it."""
+    files = site.artifacts
+    if step.method not in PULLED:
+        found = await files.resolve(step.artifact, step.sha256)
+        return found if isinstance(found, Blocker) else None
+    if entry is not None:
+        return await files.renew(step.artifact, step.sha256)
+    no = await files.offer(step.artifact, step.sha256)
+    if no is None and step.method == BFB:  # what would not do at the last moment is told now
+        no = await files.confirm(step.artifact, step.sha256, doubled=True)
+    return no
+
+
+def confirmed(site: Site, work: Work, name: str, sha256: str, *, doubled: bool = False) -> Work:
+    """The same work, which tells no device anything unless the file is still what was verified.
+
+    `doubled`: the device is a card, whose BMC asks in its own way.
+    """
+    act, send = work.act, work.act.send
+
+    async def tell() -> Sent | Blocker:
+        no = await site.artifacts.confirm(name, sha256, doubled=doubled)
+        # BUSY: the device was not asked (`Act.send`), so this is no failure of it
+        return await send() if no is None else no.model_copy(update={"reason": Reason.BUSY})
+
+    longest = act.request_max_s or site.settings.request_max_s
+    longer = longest + site.artifacts.ask_max_s
+    return replace(work, act=replace(act, send=tell, request_max_s=longer))

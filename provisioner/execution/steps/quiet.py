@@ -1,0 +1,104 @@
+"""Looks before and after resets: nothing is being written, every BMC answers steadily."""
+
+from __future__ import annotations
+
+import asyncio
+
+from provisioner.execution.actions.once import blocked
+from provisioner.execution.actions.work import Site
+from provisioner.model.inventory import BackgroundCopy
+from provisioner.model.node import Node
+from provisioner.model.outcome import Blocker, Reason
+from provisioner.model.plan import Step
+from provisioner.ports import PortError, Unreachable
+
+
+async def quiet(site: Site, node: Node) -> Blocker | None:
+    """None: no BMC of this node has a running task, and no background copy is under way."""
+    found = await asyncio.gather(*(_quiet(site, node, bmc.name) for bmc in node.bmcs))
+    return next((f for f in found if f is not None), None)
+
+
+async def _quiet(site: Site, node: Node, name: str) -> Blocker | None:
+    try:
+        client = await site.reach.redfish(node, name)
+        if isinstance(client, Blocker):
+            return client
+        running = await client.tasks()
+        inventory = await client.firmware(node.id, name)
+    except PortError as error:
+        return blocked(error, f"{node.id}/{name}")
+    if unread := [g for g in inventory.gaps if g.reason is Reason.UNREACHABLE]:
+        # a root of trust that did not answer may be copying
+        silence = Unreachable(f"{unread[0].source}: {unread[0].detail}", maybe_executed=False)
+        return blocked(silence, f"{node.id}/{name}")
+    copying = [
+        f"{c.kind}/{c.slot}"
+        for c in inventory.components
+        if c.background_copy not in (None, BackgroundCopy.COMPLETED)
+    ]
+    if not running and not copying:
+        return None
+    what = f"task {running[0]}" if running else f"background copy of {copying[0]}"
+    return Blocker(
+        reason=Reason.BUSY,
+        subject=f"{node.id}/{name}",
+        detail=f"a reset must wait for {what}",
+        unblock="It goes on by itself when the device is quiet.",
+    )
+
+
+async def settled(
+    site: Site, node: Node, limit_s: float, names: tuple[str, ...] = ()
+) -> Blocker | None:
+    """Wait until BMCs served their trees several times in a row (facts: redfish U11, U12).
+
+    `names`: which BMCs; all of the node's if none is named.
+    """
+    chosen = names or tuple(b.name for b in node.bmcs)
+    found = await asyncio.gather(*(_settled(site, node, name, limit_s) for name in chosen))
+    return next((f for f in found if f is not None), None)
+
+
+async def _settled(site: Site, node: Node, name: str, limit_s: float) -> Blocker | None:
+    until = site.clock.now() + limit_s
+    good, last = 0, "its tree is not complete"
+    while good < site.settings.good_reads_wanted:
+        if site.clock.now() > until:
+            return Blocker(
+                reason=Reason.UNREACHABLE,
+                subject=f"{node.id}/{name}",
+                detail=f"the BMC did not settle within {limit_s:.0f} s: {last}",
+                unblock="Look at the BMC; it may need a power cycle.",
+            )
+        try:
+            client = await site.reach.redfish(node, name)
+            if isinstance(client, Blocker):
+                return client
+            good = good + 1 if await client.answers() else 0
+        except PortError as error:
+            good, last = 0, str(error)
+        if good < site.settings.good_reads_wanted:
+            await site.clock.sleep(site.settings.poll_s / 2)
+    return None
+
+
+async def versions_of(site: Site, node: Node, step: Step) -> dict[str, str | None]:
+    """Running versions of what a reset activates, by "kind/slot", as the BMCs show them now.
+
+    What only the host itself shows is not in it: that is read with the next inventory.
+    """
+    wanted = {name for name, _ in step.activates}
+    found: dict[str, str | None] = {}
+    for bmc in node.bmcs:
+        if bmc.kind == "supernic":
+            continue
+        client = await site.reach.redfish(node, bmc.name)
+        if isinstance(client, Blocker):
+            continue
+        inventory = await client.firmware(node.id, bmc.name)
+        for component in inventory.components:
+            slot = component.slot if bmc.kind == "host" else bmc.name
+            if (name := f"{component.kind}/{slot}") in wanted:
+                found[name] = component.version
+    return found

@@ -1,0 +1,1 @@
+"""Moves ports between VRFs, and proves by reading where they are."""

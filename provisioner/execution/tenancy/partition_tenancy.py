@@ -1,0 +1,156 @@
+"""A node's ports where InfiniBand partitions keep tenants apart: `Tenancy` by GUIDs, through UFM.
+
+Ports with a `guid` are placed by `Isolation`, which takes a port out of every partition before it
+enters the next one; ports without one (north-south, Ethernet) stay the leaves' affair. Towards a
+customer the partitions come last and towards maintenance both are tried, so that a node is never
+half a customer's on purpose. What is answered was read back, whatever was asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from provisioner.execution.tenancy.leaf import Objections
+from provisioner.execution.tenancy.leaf_line import TenantPort
+from provisioner.execution.tenancy.tenancy import MoveOutcome, Tenancy
+from provisioner.model.leaf_state import LeafState
+from provisioner.model.location import Port
+from provisioner.model.outcome import Blocker, Reason
+from provisioner.model.release import GateCheck, GateRow, Verdict
+from provisioner.model.tenant import MAINTENANCE_VRF, PortPlacement
+from provisioner.planning.release.port_isolation import misplaced
+from provisioner.ports import Isolation, Member, Store
+
+
+class PartitionTenancy(Tenancy):
+    """As `Tenancy`, which keeps the ports on Ethernet leaves."""
+
+    def __init__(self, leaves: Tenancy, partitions: Isolation, store: Store) -> None:
+        super().__init__(leaves.site, store, leaves.plan)
+        self._leaves_only = leaves
+        self._partitions = partitions
+        self._rows = store
+
+    async def read(self, ports: Sequence[Port]) -> tuple[PortPlacement, ...] | Blocker:
+        """The network of every port; one in two is named twice, one in none with ""."""
+        plain, guids = _parted(ports)
+        if not guids:
+            return _no_guid()
+        found: tuple[PortPlacement, ...] = ()
+        if plain:
+            read = await self._leaves_only.read(plain)
+            if isinstance(read, Blocker):
+                return read
+            found = read
+        where = await self._partitions.where(list(guids.values()), await self._rows.tenants())
+        if isinstance(where, Blocker):
+            return where
+        return (*found, *_placements(guids, where))
+
+    async def tenant_ports(
+        self, switch: str, site_vrfs: Collection[str]
+    ) -> Mapping[str, TenantPort] | Blocker:
+        """Return every port of one Ethernet leaf that is, or will be, in another VRF."""
+        return await self._leaves_only.tenant_ports(switch, site_vrfs)
+
+    async def fence(self, ports: Sequence[Port]) -> MoveOutcome:
+        """Bring ports of Ethernet leaves into the maintenance VRF."""
+        return await self._leaves_only.fence(_parted(ports)[0])
+
+    async def look(self, ports: Sequence[Port]) -> dict[str, LeafState] | Blocker:
+        """What the leaves of the Ethernet ports say; UFM has no such gate."""
+        return await self._leaves_only.look(_parted(ports)[0])
+
+    async def partitions(self, ports: Sequence[Port], vrf: str) -> tuple[GateRow, ...]:
+        """Each port in the tenant's partition, and in no other one, as UFM lists it now."""
+        if not ports:
+            return ()
+        members = {p: Member("", p.guid) for p in ports}
+        where = await self._partitions.where(list(members.values()), await self._rows.tenants())
+        if isinstance(where, Blocker):
+            words = where.detail[:300]
+            return tuple(_row(GateCheck.PORT_VRF, p, Verdict.UNKNOWN, words) for p in ports)
+        rows = []
+        for port, member in members.items():
+            others = sorted(where[member] - {vrf})
+            inside = Verdict.PASS if vrf in where[member] else Verdict.FAIL
+            alone = Verdict.FAIL if others else Verdict.PASS
+            rows.append(_row(GateCheck.PORT_VRF, port, inside, f"the partition of {vrf}"))
+            rows.append(_row(GateCheck.ONE_VRF, port, alone, " and ".join(others)[:300]))
+        return tuple(rows)
+
+    async def deny(self, ports: Sequence[Port], vrf: str) -> tuple[Blocker, ...]:
+        """Let nothing through the Ethernet ports; a partition is left at once, and needs none."""
+        return await self._leaves_only.deny(_parted(ports)[0], vrf)
+
+    async def quiet(self, ports: Sequence[Port], limit_s: float) -> bool:
+        """Wait until nothing goes out of the Ethernet ports."""
+        return await self._leaves_only.quiet(_parted(ports)[0], limit_s)
+
+    async def move(
+        self,
+        ports: Sequence[Port],
+        vrf: str,
+        *,
+        look_for_leaks: bool = True,
+        objections: Objections | None = None,
+    ) -> MoveOutcome:
+        """Bring exactly these ports into `vrf` and out of every other network, and prove it."""
+        assert vrf
+        plain, guids = _parted(ports)
+        if not guids:
+            return MoveOutcome(blockers=(_no_guid(),))
+        homeward = vrf == MAINTENANCE_VRF
+        moved = MoveOutcome(persisted=True)
+        if plain:
+            moved = await self._leaves_only.move(
+                plain, vrf, look_for_leaks=look_for_leaks, objections=objections
+            )
+        if moved.blockers and not homeward:
+            return moved
+        if not homeward and objections is not None and (found := tuple(await objections())):
+            return MoveOutcome((), moved.revisions, found)
+        tenants = await self._rows.tenants()
+        blockers = [
+            *moved.blockers,
+            *await self._partitions.place(list(guids.values()), vrf, tenants),
+        ]
+        placements = await self.read(ports)
+        if isinstance(placements, Blocker):
+            return MoveOutcome((), moved.revisions, (*blockers, placements))
+        blockers = blockers or list(misplaced(ports, placements, vrf))
+        return MoveOutcome(
+            placements, moved.revisions, tuple(blockers), persisted=not blockers and moved.persisted
+        )
+
+    async def close(self) -> None:
+        """Stop the leaves' writers. The partitions are closed by whoever opened them."""
+        await self._leaves_only.close()
+
+
+def _parted(ports: Sequence[Port]) -> tuple[list[Port], dict[Port, Member]]:
+    plain = [p for p in ports if not p.guid]
+    return plain, {p: Member("", p.guid) for p in ports if p.guid}
+
+
+def _placements(
+    guids: Mapping[Port, Member], where: Mapping[Member, frozenset[str]]
+) -> list[PortPlacement]:
+    return [
+        PortPlacement(switch=port.switch, interface=port.interface, vrf=name)
+        for port, member in guids.items()
+        for name in sorted(where[member]) or [""]
+    ]
+
+
+def _row(check: GateCheck, port: Port, verdict: Verdict, seen: str) -> GateRow:
+    return GateRow(check=check, subject=port.guid, verdict=verdict, seen=seen)
+
+
+def _no_guid() -> Blocker:
+    return Blocker(
+        reason=Reason.ISOLATION,
+        subject="ports",
+        detail="isolation is by InfiniBand partitions, and no port of this node has a GUID",
+        unblock="Give `guid` to its ports in the expected-hardware list.",
+    )

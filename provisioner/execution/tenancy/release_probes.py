@@ -1,0 +1,104 @@
+"""Sends the probes of a release from hosts: one line for each source address, all at once.
+
+Rule: what is not answered in this file's words counts as not sent, never as silence.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+
+from provisioner.execution.actions.work import Site
+from provisioner.model.release import GateCheck, GateRow
+from provisioner.planning.release.release_probes import Errand, Ping, judge
+from provisioner.ports import PortError, ShellCommand
+
+# Two packets a second apart at most: the first may be lost to the neighbour being resolved.
+_PING = "ping -n -q -c 3 -i 0.3 -W 1 -M do"
+COMMAND_S = 20.0  # some twenty pings side by side, of two seconds each
+# RDMA in messages of 64 KiB, some milliseconds at 400 Gbit/s. A canary serves one at a time, so
+# that it is tried again a few times; whoever waits for an answer that does not come is ended.
+_RDMA = "-x 3 -s 65536 -n 1000 -F --report_gbits"
+RDMA_TRIES, RDMA_S = 5, 15
+RDMA_LIMIT_S = RDMA_TRIES * (RDMA_S + RDMA_TRIES) + COMMAND_S
+
+Answers = dict[tuple[str, Ping], int | None]
+
+
+async def probed(site: Site, errands: Sequence[Errand]) -> tuple[GateRow, ...]:
+    """Every probe carried out, as rows of the gate. RDMA comes last: alone on the wire."""
+    answers: Answers = {}
+    for part in await asyncio.gather(*(_sent(site, errand) for errand in errands)):
+        answers |= part
+    return judge(errands, answers, site.settings.release_rdma)
+
+
+async def _sent(site: Site, errand: Errand) -> Answers:
+    lines = list(_lines(errand))
+    commands = [
+        ShellCommand(
+            f"{check} from {source}",
+            line,
+            RDMA_LIMIT_S if check is GateCheck.RDMA else COMMAND_S,
+        )
+        for check, source, line in lines
+    ]
+    if not commands:
+        return {}
+    try:
+        told = await site.shell.run(errand.host, errand.address, commands)
+    except PortError:
+        return {}
+    answers: Answers = {}
+    for (check, source, _), output in zip(lines, told, strict=False):
+        codes = read(output.stdout) if output.exit_code == 0 and not output.truncated else {}
+        mine = [p for p in errand.pings if p.source == source and _tool(p) is check]
+        answers |= {(errand.host, p): codes.get(f"{p.target},{p.size}") for p in mine}
+    return answers
+
+
+def _tool(ping: Ping) -> GateCheck:
+    """What sends it: everything but these two is an echo."""
+    own = (GateCheck.HOST_ROUTE, GateCheck.RDMA)
+    return ping.check if ping.check in own else GateCheck.REACHES
+
+
+def _lines(errand: Errand) -> Iterator[tuple[GateCheck, str, str]]:
+    """For each source one line of each tool; addresses were parsed, so that none can be an option
+    or a word.
+    """
+    for check, line in _TOOLS.items():
+        mine = [p for p in errand.pings if _tool(p) is check]
+        for source in dict.fromkeys(p.source for p in mine):
+            targets = dict.fromkeys(f"{p.target},{p.size}" for p in mine if p.source == source)
+            words = line.replace("SOURCE", source).replace("TARGETS", " ".join(targets))
+            yield check, source, words
+
+
+_OWN = "set -- $(ip -o -4 addr show to SOURCE/32); i=$2; for t in TARGETS; do"
+_TOOLS = {
+    GateCheck.REACHES: (
+        f'for t in TARGETS; do ( {_PING} -s "${{t#*,}}" -I SOURCE "${{t%,*}}" >/dev/null 2>&1;'
+        ' echo "$t $?" ) & done; wait'
+    ),
+    GateCheck.HOST_ROUTE: (
+        f'{_OWN} ip route get "${{t%,*}}" from SOURCE | grep -q " dev $i "; echo "$t $?"; done'
+    ),
+    GateCheck.RDMA: (
+        f"{_OWN} n=0; while :; do for r in /sys/class/net/$i/device/infiniband/*; do"
+        f' timeout {RDMA_S} ib_write_bw -d "${{r##*/}}" {_RDMA} -p "${{t#*,}}" "${{t%,*}}"'
+        " >/dev/null 2>&1; c=$?; done; n=$((n+1));"
+        f" [ $c -eq 0 ] || [ $c -eq 127 ] || [ $n -ge {RDMA_TRIES} ] && break; sleep $n; done;"
+        ' echo "$t $c"; done'
+    ),
+}
+
+
+def read(output: str) -> dict[str, int]:
+    """ "ADDRESS,SIZE CODE" a line; anything else is not in it."""
+    found = {}
+    for line in output[:65_536].splitlines():
+        words = line.split()
+        if len(words) == 2 and words[1].isascii() and words[1].isdigit() and len(words[1]) < 4:
+            found[words[0]] = int(words[1])
+    return found

@@ -1,0 +1,121 @@
+"""Asks a moved host once more about its NICs: settings, errors, and whom each of them hears.
+
+Rule: nothing is set or mended here. What a validation would set again (settings that a boot loses)
+is only read, so that a node which lost them since its certificate is not handed over.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from provisioner.checks import lldp, nic_config, rdma_counters, roce_runtime
+from provisioner.checks.cabling import Miscabling
+from provisioner.checks.check import BEFORE, Check, CheckContext
+from provisioner.checks.threshold_data import Limits
+from provisioner.execution.actions.work import Site
+from provisioner.execution.observe.inband import run_commands
+from provisioner.execution.validate.judging import judging_context
+from provisioner.model import health
+from provisioner.model.health import Evidence
+from provisioner.model.inventory import Inventory
+from provisioner.model.leaf_state import LeafState
+from provisioner.model.matrix import Matrix
+from provisioner.model.node import Node
+from provisioner.model.outcome import Blocker
+from provisioner.model.release import GateCheck, GateRow, Verdict
+from provisioner.planning.release import release_cables
+from provisioner.planning.release.release_cables import Heard
+from provisioner.ports import Store
+
+Outputs = Mapping[str, Evidence]
+# facts of releases (health 5.2): run-time settings are read again, counters have not grown
+_SETTINGS = (nic_config.CHECK, roce_runtime.CHECK)
+_ERRORS = rdma_counters.CHECK
+_COUNTERS = _ERRORS.commands[0]
+
+
+class Rechecks:
+    """Looks into hosts. `thresholds`: the site's own."""
+
+    def __init__(
+        self,
+        site: Site,
+        store: Store,
+        matrix: Matrix,
+        thresholds: Mapping[str, Limits] | None = None,
+    ) -> None:
+        self._site = site
+        self._store = store
+        self._matrix = matrix
+        self._thresholds = thresholds or {}
+
+    async def counted(self, node: Node) -> Outputs:
+        """What its RDMA ports counted until now; {} if it does not say."""
+        command = _COUNTERS
+        told = await run_commands(self._site, node, [(command.name, command.line, command.limit_s)])
+        return {} if isinstance(told, Blocker) else told
+
+    async def rows(
+        self, node: Node, before: Outputs, leaves: Mapping[str, LeafState]
+    ) -> tuple[GateRow, ...]:
+        """The rows of its NICs and cables. `before`: what `counted` said before packets were sent;
+        `leaves`: whom the other ends hear.
+        """
+        checks = (*_SETTINGS, _ERRORS, lldp.CHECK)
+        commands = {c.name: (c.name, c.line, c.limit_s) for k in checks for c in k.commands}
+        told = await run_commands(self._site, node, list(commands.values()))
+        inventory = await self._store.inventory(node.id)
+        if isinstance(told, Blocker) or inventory is None:
+            words = told.detail if isinstance(told, Blocker) else "nothing is known of its parts"
+            return tuple(_unknown(check, node.id, words) for check in ROWS)
+        site, store = self._site, self._store
+        context = await judging_context(
+            store, self._matrix, site.settings, self._thresholds, node, inventory
+        )
+        raw = {name: evidence.model_dump(mode="json") for name, evidence in told.items()}
+        kept = await store.put_evidence(json.dumps(raw, sort_keys=True))
+        rows = [_row(GateCheck.NIC_SETTINGS, node.id, c, told, context, kept) for c in _SETTINGS]
+        if _COUNTERS.name in before:
+            both = {**told, _COUNTERS.name + BEFORE: before[_COUNTERS.name]}
+            rows.append(_row(GateCheck.NIC_ERRORS, node.id, _ERRORS, both, context, kept))
+        else:
+            rows.append(_unknown(GateCheck.NIC_ERRORS, node.id, "its counters were not read"))
+        heard = release_cables.heard_by(leaves)
+        others = await store.nodes()
+        ends = lldp.ends_of(told)
+        return (*rows, *release_cables.rows(node, others, inventory, ends, heard))
+
+    async def cables(self, node: Node, heard: Heard) -> tuple[Miscabling, ...]:
+        """What both ends contradict the plan in; an end that is silent contradicts nothing.
+
+        `heard`: what the leaves' ports hear. The host is asked, if it runs.
+        """
+        commands = [(c.name, c.line, c.limit_s) for c in lldp.CHECK.commands]
+        told = await run_commands(self._site, node, commands)
+        ends = None if isinstance(told, Blocker) else lldp.ends_of(told)
+        known = await self._store.inventory(node.id) or Inventory(node=node.id, vendor="")
+        others = await self._store.nodes()
+        found = release_cables.faults(node, others, known, ends, heard)
+        return release_cables.contradicted(found, [o.id for o in others])
+
+
+ROWS = (GateCheck.NIC_SETTINGS, GateCheck.NIC_ERRORS, GateCheck.CABLES)
+
+
+def _row(
+    row: GateCheck, node: str, check: Check, told: Outputs, context: CheckContext, kept: str
+) -> GateRow:
+    """A check's result as a row; one that could not be judged is unknown."""
+    result = check.judge(told, context)
+    words = "; ".join(f"{f.part}: {f.detail} {f.measured}".strip() for f in result.findings[:3])
+    verdict = {
+        health.Verdict.PASS: Verdict.PASS,
+        health.Verdict.FAIL: Verdict.FAIL,
+    }.get(result.verdict, Verdict.UNKNOWN)
+    seen = words[:300] or f"evidence {kept[:16]}"
+    return GateRow(check=row, subject=f"{node} {check.name}", verdict=verdict, seen=seen)
+
+
+def _unknown(check: GateCheck, node: str, words: str) -> GateRow:
+    return GateRow(check=check, subject=node, verdict=Verdict.UNKNOWN, seen=words[:300])

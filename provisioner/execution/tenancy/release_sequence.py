@@ -1,0 +1,291 @@
+"""Release and reclaim of one node: look, move leaf by leaf, judge all of it, try packets, repeat.
+
+Rule: nothing here decides that a node is a customer's; it says what was seen, and what speaks
+against it. Whoever calls takes the node back if anything does. Nothing is kept in memory that
+matters: cut short at any point, the ports are found again by looking, and a release begins anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from provisioner.execution.actions.work import Site
+from provisioner.execution.tenancy.leaf import Objections
+from provisioner.execution.tenancy.release_probes import probed
+from provisioner.execution.tenancy.release_recheck import ROWS, Rechecks
+from provisioner.execution.tenancy.tenancy import MoveOutcome, Tenancy
+from provisioner.model.certificate import Certificate
+from provisioner.model.leaf_state import LeafState
+from provisioner.model.node import Node, State
+from provisioner.model.outcome import Blocker
+from provisioner.model.release import GateCheck, GateRow, LeafRecord, Verdict
+from provisioner.model.tenant import MAINTENANCE_VRF, ReleaseProof
+from provisioner.planning.release import (
+    release_cables,
+    release_gate,
+    release_gate_routes,
+    release_probes,
+)
+from provisioner.planning.release.release_ask import GateAsk, ask_of, far_leaves, record_of
+from provisioner.planning.release.release_probes import Partners
+from provisioner.planning.release.release_proof import sealed
+from provisioner.ports import Store
+
+
+@dataclass(frozen=True)
+class ReleaseOutcome:
+    """No blockers: every row of the gate is good, and was so again a while later."""
+
+    moved: MoveOutcome
+    began_at: float
+    rows: tuple[GateRow, ...] = ()
+    before: tuple[LeafRecord, ...] = ()
+    after: tuple[LeafRecord, ...] = ()
+    watched_s: float = 0.0
+    blockers: tuple[Blocker, ...] = ()
+
+
+# What another node's move on the same leaf may show for some seconds.
+_OF_OTHERS = frozenset({GateCheck.PERSISTED})
+
+
+@dataclass
+class _Judged:
+    rows: tuple[GateRow, ...] = ()
+    leaves: dict[str, LeafState] = field(default_factory=dict)
+
+
+class Releases:
+    """Carries out releases and reclaims over the leaves of a site."""
+
+    def __init__(
+        self, site: Site, store: Store, tenancy: Tenancy, rechecks: Rechecks | None = None
+    ) -> None:
+        """`rechecks`: looks into hosts; without, a proof says that nobody did."""
+        self._site = site
+        self._rechecks = rechecks
+        self._store = store
+        self._tenancy = tenancy
+
+    async def release(
+        self, node: Node, vrf: str, objections: Objections | None = None
+    ) -> ReleaseOutcome:
+        """Bring every port of a node into a tenant's VRF, and prove it by the whole gate.
+
+        `objections` are read before each leaf is changed, and again before the long parts.
+        """
+        assert vrf != MAINTENANCE_VRF
+        clock, settings = self._site.clock, self._site.settings
+        began = clock.now()
+        seen = await self._tenancy.look(node.ports)
+        if isinstance(seen, Blocker):
+            return ReleaseOutcome(MoveOutcome(), began, blockers=(seen,))
+        before = records(node, seen)
+        moved = await self._tenancy.move(
+            node.ports, vrf, look_for_leaks=False, objections=objections
+        )
+        if moved.blockers:
+            return ReleaseOutcome(moved, began, before=before, blockers=moved.blockers)
+        ask = await self.ask(node, vrf)
+        settled_at = clock.now()
+        judged = await self._settled(ask, before)
+        rows = judged.rows
+        if not _bad(rows):
+            rows += await self._elsewhere(node, ask)
+        if not _bad(rows):
+            rows += await self._hosts(node, ask, judged.leaves)
+        elif self._rechecks and any(r.check is GateCheck.CABLE for r in rows if r.bad):
+            heard = release_cables.heard_by(judged.leaves)  # the other ends are asked as well
+            rows += release_cables.named(await self._rechecks.cables(node, heard))
+        if not _bad(rows) and objections is not None and (found := tuple(await objections())):
+            return ReleaseOutcome(moved, began, rows=rows, before=before, blockers=found)
+        if not _bad(rows) and settings.release_confirm_s:
+            await clock.sleep(settings.release_confirm_s)
+            again = await self._settled(ask, before, _OF_OTHERS)
+            rows += _standing(node.id, again.rows, clock.now() - settled_at)
+            judged = again if again.leaves else judged
+        return ReleaseOutcome(
+            moved,
+            began,
+            rows=rows,
+            before=before,
+            after=records(node, judged.leaves),
+            watched_s=clock.now() - settled_at,
+            blockers=release_gate.blockers(rows),
+        )
+
+    async def watched(
+        self, node: Node, vrf: str, baseline: Sequence[LeafRecord]
+    ) -> tuple[GateRow, ...]:
+        """The gate of a node that is a customer's, against what was seen when it became one."""
+        judged = await self.judge(await self.ask(node, vrf), tuple(baseline))
+        # one damaged frame in half an hour takes nobody's node: rates are the watch's own rules
+        return tuple(r for r in judged.rows if r.check is not GateCheck.LINK_ERRORS)
+
+    def blockers(self, rows: Sequence[GateRow]) -> tuple[Blocker, ...]:
+        """The bad ones among these rows, as what keeps a node from its tenant."""
+        return release_gate.blockers(rows)
+
+    async def ask(self, node: Node, vrf: str) -> GateAsk:
+        """What is asked of a node's ports in a VRF, from what is known of its tenant now."""
+        settings = self._site.settings
+        return ask_of(
+            node,
+            vrf,
+            await self._store.tenants(),
+            mtu=settings.port_mtu,
+            acls=settings.release_port_acls,
+            plan=self._tenancy.plan,
+        )
+
+    async def judge(self, ask: GateAsk, before: tuple[LeafRecord, ...]) -> _Judged:
+        """One look at all leaves, judged. A leaf that gave no answer is in the rows as unknown."""
+        seen = await self._tenancy.look(ask.ports)
+        if isinstance(seen, Blocker):
+            row = GateRow(
+                check=GateCheck.HEALTH,
+                subject=seen.subject,
+                verdict=Verdict.UNKNOWN,
+                seen=seen.detail[:300],
+            )
+            return _Judged((row,))
+        rows = release_gate.judge(ask, {r.switch: r for r in before}, seen)
+        return _Judged((*rows, *await self._tenancy.partitions(ask.guids, ask.vrf)), seen)
+
+    async def miscabled(self, node: Node) -> tuple[Blocker, ...]:
+        """Cables of a node that is taken in, as far as anybody at either end hears anything."""
+        if self._rechecks is None or node.state is not State.INTAKE or not node.address:
+            return ()
+        heard = await self._tenancy.heard(node.ports)
+        if not any(heard.values()):
+            return ()  # it does not run yet: gate A hears it later
+        return release_cables.blockers(await self._rechecks.cables(node, heard))
+
+    async def reclaim(self, node: Node) -> MoveOutcome:
+        """Out of a customer's VRF: denied first, moved when it is quiet, or after a while.
+
+        A leaf that takes no filter is moved all the same: the move is the better fence.
+        """
+        placed = await self._tenancy.read(node.ports)
+        if not isinstance(placed, Blocker):
+            # a successor of somebody who was cut short finds some of them moved already
+            gone = {(p.switch, p.interface) for p in placed if p.vrf != node.vrf}
+            left = [p for p in node.ports if (p.switch, p.interface) not in gone]
+            if left and not await self._tenancy.deny(left, node.vrf):
+                await self._tenancy.quiet(left, self._site.settings.reclaim_idle_s)
+        return await self._tenancy.move(node.ports, MAINTENANCE_VRF)
+
+    async def _settled(
+        self,
+        ask: GateAsk,
+        before: tuple[LeafRecord, ...],
+        passing: frozenset[GateCheck] = frozenset(GateCheck),
+    ) -> _Judged:
+        """Judged until all is well, for as long as routes and neighbours may take to follow.
+
+        `passing`: rows that may still become good; any other one that is bad ends it at once.
+        """
+        clock, settings = self._site.clock, self._site.settings
+        until = clock.now() + settings.release_settle_s
+        while True:
+            judged = await self.judge(ask, before)
+            bad = {r.check for r in judged.rows if r.bad}
+            if not bad or clock.now() >= until or not bad <= passing:
+                return judged
+            await clock.sleep(settings.switch_poll_s)
+
+    async def _elsewhere(self, node: Node, ask: GateAsk) -> tuple[GateRow, ...]:
+        """Leaves of other units where its tenant has ports: routes follow there a moment later."""
+        clock, settings = self._site.clock, self._site.settings
+        leaves = far_leaves(node, ask.vrf, await self._store.nodes())
+        until = clock.now() + settings.release_settle_s
+        while True:
+            seen = await self._tenancy.look_at(leaves)
+            rows = [release_gate.unread(GateCheck.HEALTH, n) for n in leaves if n not in seen]
+            rows += [r for leaf in seen.values() for r in release_gate_routes.far(ask, leaf)]
+            if not _bad(rows) or clock.now() >= until:
+                return tuple(rows)
+            await clock.sleep(settings.switch_poll_s)
+
+    async def _hosts(
+        self, node: Node, ask: GateAsk, leaves: Mapping[str, LeafState]
+    ) -> tuple[GateRow, ...]:
+        """What the moved host and its partners are asked for: packets, RDMA, NICs, cables."""
+        settings = self._site.settings
+        if settings.release_probes == "off":
+            return _unasked(node, _OF_HOSTS, "the site's settings have them off")
+        partners = Partners(
+            nodes=tuple(await self._store.nodes()),
+            tenants=tuple(await self._store.tenants()),
+            reached=settings.release_reached,
+            never=settings.release_never_reached,
+            size=settings.probe_bytes,
+            rdma=settings.release_rdma,
+            canaries=settings.release_rdma_canaries,
+        )
+        errands = release_probes.errands(node, ask, partners)
+        if self._rechecks is None:
+            rows = await probed(self._site, errands)
+            return rows + _unasked(node, ROWS, "nobody looked into the host")
+        before = await self._rechecks.counted(node)
+        rows = await probed(self._site, errands)
+        return rows + await self._rechecks.rows(node, before, leaves)
+
+
+_OF_HOSTS = (*release_probes.CLASSES, *ROWS)
+
+
+def _unasked(node: Node, checks: Iterable[GateCheck], words: str) -> tuple[GateRow, ...]:
+    return tuple(
+        GateRow(check=check, subject=node.id, verdict=Verdict.NONE, seen=words) for check in checks
+    )
+
+
+def proved(
+    node: Node, vrf: str, outcome: ReleaseOutcome, certificate: Certificate | None, now: float
+) -> ReleaseProof:
+    """The document of a release without blockers, sealed and bound to the node's certificate."""
+    assert not outcome.blockers
+    proof = ReleaseProof(
+        node=node.id,
+        certificate=node.certificate,
+        tenant=node.tenant,
+        vrf=vrf,
+        placements=outcome.moved.placements,
+        persisted=outcome.moved.persisted,
+        revisions=outcome.moved.revisions,
+        confirmed_at=now,
+        began_at=outcome.began_at,
+        before=outcome.before,
+        after=outcome.after,
+        gate=outcome.rows,
+        watched_s=round(outcome.watched_s, 3),
+    )
+    return sealed(proof, certificate)
+
+
+def journalled(proof: ReleaseProof) -> dict[str, str]:
+    """What the journal says of a release: the proof by its seal."""
+    return {"tenant": proof.tenant, "certificate": proof.certificate, "proof": proof.sha256}
+
+
+def records(node: Node, seen: dict[str, LeafState]) -> tuple[LeafRecord, ...]:
+    """What is kept of a look at a node's leaves."""
+    return tuple(
+        record_of(leaf, [p.interface for p in node.ports if p.switch == name])
+        for name, leaf in sorted(seen.items())
+    )
+
+
+def _bad(rows: Sequence[GateRow]) -> bool:
+    return any(r.bad for r in rows)
+
+
+def _standing(node: str, rows: Sequence[GateRow], after_s: float) -> tuple[GateRow, ...]:
+    """What was well and is not any more; or that it still is."""
+    bad = tuple(r for r in rows if r.bad)
+    if bad:
+        return bad
+    words = f"all rows again after {after_s:.0f} s"
+    return (GateRow(check=GateCheck.STANDS, subject=node, verdict=Verdict.PASS, seen=words),)

@@ -1,0 +1,278 @@
+"""Moves a node's ports between VRFs, and proves where they are.
+
+Rule: the answer is what the leaves do (operational state, routes, startup configuration), never
+what they were told. Everything is absolute and idempotent: whoever is unsure looks and does it
+again. Towards a customer, leaves are taken one after the other for a host, so that one mistake
+meets one rail and never both leaves of a redundant pair; with one leaf per rail, a pair is any two
+of its leaves. Towards maintenance all leaves are changed at once: each second counts there.
+Only the reconciler's performer and observer reach this.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from provisioner.execution.actions.work import Site
+from provisioner.execution.tenancy.leaf import Leaf, LeafOutcome, Objections, Routes
+from provisioner.execution.tenancy.leaf_line import LeafLine, Lookup, TenantPort
+from provisioner.execution.tenancy.release_look import LeafLook
+from provisioner.model.leaf_state import LeafState
+from provisioner.model.location import Port
+from provisioner.model.outcome import Blocker, Reason
+from provisioner.model.release import GateCheck, GateRow, Verdict
+from provisioner.model.tenant import MAINTENANCE_VRF, PortPlacement
+from provisioner.planning.places.address_plan import AddressPlan
+from provisioner.planning.release.port_isolation import leak, leaks, misplaced, prefixes_of
+from provisioner.ports import Store, SwitchAddress
+from provisioner.switches.cumulus import Move
+
+
+@dataclass(frozen=True)
+class MoveOutcome:
+    """No blockers: every port is proved to be in the VRF, no leak was seen, and it is saved.
+
+    With blockers, `placements` is what was read last (possibly nothing); `revisions` are
+    "switch:revision" of what was changed.
+    """
+
+    placements: tuple[PortPlacement, ...] = ()
+    revisions: tuple[str, ...] = ()
+    blockers: tuple[Blocker, ...] = ()
+    persisted: bool = False
+
+
+class Tenancy:
+    """All leaves of the site; each is looked up in the store when it is first needed."""
+
+    def __init__(self, site: Site, store: Store, plan: AddressPlan | None = None) -> None:
+        """`plan`: tells tenants' route targets; without, those configured count."""
+        self.site = self._site = site
+        self.plan = plan
+        self._store = store
+        self._leaves: dict[str, Leaf] = {}
+        self._looks: dict[str, LeafLook] = {}
+
+    async def read(self, ports: Sequence[Port]) -> tuple[PortPlacement, ...] | Blocker:
+        """The VRF of every port; one that is not settled is named with each VRF it may be in."""
+        by_leaf = _by_leaf(ports)
+        answers = await asyncio.gather(
+            *(self._leaf(s).vrfs([p.interface for p in mine]) for s, mine in by_leaf.items())
+        )
+        placements = []
+        for switch, vrfs in zip(by_leaf, answers, strict=True):
+            if isinstance(vrfs, Blocker):
+                return vrfs
+            placements += [
+                PortPlacement(switch=switch, interface=interface, vrf=vrf)
+                for interface, found in sorted(vrfs.items())
+                for vrf in sorted(found)
+            ]
+        return tuple(placements)
+
+    async def tenant_ports(
+        self, switch: str, site_vrfs: Collection[str]
+    ) -> Mapping[str, TenantPort] | Blocker:
+        """Return every port of one leaf that is, or will be, in a VRF not in `site_vrfs`."""
+        return await self._leaf(switch).tenant_ports(site_vrfs)
+
+    async def look(self, ports: Sequence[Port]) -> dict[str, LeafState] | Blocker:
+        """All that the gate of a release judges, of every leaf of these ports, read now."""
+        by_leaf = _by_leaf(ports)
+        answers = await asyncio.gather(
+            *(self._look(s).state([p.interface for p in mine]) for s, mine in by_leaf.items())
+        )
+        found = {}
+        for switch, seen in zip(by_leaf, answers, strict=True):
+            if isinstance(seen, Blocker):
+                return seen
+            found[switch] = seen
+        return found
+
+    async def look_at(self, leaves: Sequence[str]) -> dict[str, LeafState]:
+        """The same of these leaves, without a port; one that gave no answer is not in it."""
+        answers = await asyncio.gather(*(self._look(name).state(()) for name in leaves))
+        return {n: s for n, s in zip(leaves, answers, strict=True) if isinstance(s, LeafState)}
+
+    async def heard(
+        self, ports: Sequence[Port]
+    ) -> dict[tuple[str, str], frozenset[tuple[str, str]]]:
+        """Whom the leaves' ports hear by LLDP: (leaf, interface) -> (system, port)."""
+        mine = [p for p in ports if not p.guid]
+        answers = await asyncio.gather(*(self._look(p.switch).heard(p.interface) for p in mine))
+        return {(p.switch, p.interface): who for p, who in zip(mine, answers, strict=True)}
+
+    async def partitions(self, ports: Sequence[Port], vrf: str) -> tuple[GateRow, ...]:
+        """The gate's rows of InfiniBand ports; leaves have none, so that they are unknown here."""
+        return tuple(
+            GateRow(check=GateCheck.PORT_VRF, subject=port.guid, verdict=Verdict.UNKNOWN)
+            for port in ports
+        )
+
+    async def deny(self, ports: Sequence[Port], vrf: str) -> tuple[Blocker, ...]:
+        """Let nothing through these ports, which stay in `vrf`; () if every leaf says so."""
+        answers = await asyncio.gather(
+            *(
+                self._leaf(s).move([Move(p.interface, vrf, p.address, denied=True) for p in mine])
+                for s, mine in _by_leaf(ports).items()
+            )
+        )
+        return tuple(b for outcome in answers for b in outcome.blockers)
+
+    async def quiet(self, ports: Sequence[Port], limit_s: float) -> bool:
+        """Wait until nothing goes out of these ports any more, at most `limit_s`."""
+        clock, settings = self._site.clock, self._site.settings
+        until = clock.now() + limit_s
+        last: dict[tuple[str, str], tuple[float, int]] = {}
+        while clock.now() < until:
+            seen = await self.look(ports)
+            if isinstance(seen, Blocker):
+                return False
+            busy, new = False, {}
+            for port in ports:
+                at, state = seen[port.switch].at, seen[port.switch].ports[port.interface]
+                key = (port.switch, port.interface)
+                if state.out_bytes is None:
+                    return False  # it does not count: nothing to wait for
+                new[key] = (at, state.out_bytes)
+                then = last.get(key)
+                # a reading that is no older tells nothing
+                idle = then is not None and at > then[0]
+                if idle and then is not None:
+                    idle = (state.out_bytes - then[1]) / (at - then[0]) <= settings.switch_idle_bps
+                busy = busy or not idle
+            if not busy:
+                return True
+            last = new
+            await clock.sleep(settings.switch_poll_s)
+        return False
+
+    async def move(
+        self,
+        ports: Sequence[Port],
+        vrf: str,
+        *,
+        look_for_leaks: bool = True,
+        objections: Objections | None = None,
+    ) -> MoveOutcome:
+        """Bring exactly these ports into `vrf`, and prove it.
+
+        `look_for_leaks`: not where the gate of a release looks at all of it right after.
+        Towards a customer leaves are taken one after the other, `objections` are read before
+        each, and the first obstacle ends it. Towards maintenance every leaf is tried, all at once:
+        each port that is fenced is one less in a customer's network.
+        """
+        assert vrf
+        prefixes = prefixes_of(ports)
+        if isinstance(prefixes, Blocker):
+            if vrf != MAINTENANCE_VRF:
+                return MoveOutcome(blockers=(prefixes,))
+            prefixes = ()
+        blockers: list[Blocker] = []
+        revisions: list[str] = []
+        async for switch, outcome in self._moved(ports, vrf, objections):
+            if outcome.revision:
+                revisions.append(f"{switch}:{outcome.revision}")
+            blockers += outcome.blockers
+        placements = await self.read(ports)
+        if isinstance(placements, Blocker):
+            return MoveOutcome((), tuple(revisions), (*blockers, placements))
+        if not blockers:
+            blockers += misplaced(ports, placements, vrf)
+        if not blockers and look_for_leaks:
+            blockers += await self._leaks(ports, prefixes, vrf)
+        return MoveOutcome(placements, tuple(revisions), tuple(blockers), persisted=not blockers)
+
+    async def fence(self, ports: Sequence[Port]) -> MoveOutcome:
+        """Bring ports of leaves into the maintenance VRF, and prove where they are."""
+        return await self.move(ports, MAINTENANCE_VRF, look_for_leaks=False)
+
+    async def _moved(
+        self, ports: Sequence[Port], vrf: str, objections: Objections | None
+    ) -> AsyncIterator[tuple[str, LeafOutcome]]:
+        """Each leaf's outcome; of a customer's VRF up to the first leaf with a blocker."""
+        moves = {
+            switch: [Move(p.interface, vrf, p.address) for p in mine]
+            for switch, mine in _by_leaf(ports).items()
+        }
+        if vrf == MAINTENANCE_VRF:
+            fences = (self._leaf(switch).move(mine) for switch, mine in moves.items())
+            for switch, outcome in zip(moves, await asyncio.gather(*fences), strict=True):
+                yield switch, outcome
+            return
+        for switch, mine in moves.items():
+            outcome = await self._leaf(switch).move(mine, objections)
+            yield switch, outcome
+            if outcome.blockers:
+                return
+
+    async def close(self) -> None:
+        """Stop all writers."""
+        await asyncio.gather(*(leaf.close() for leaf in self._leaves.values()))
+        await asyncio.gather(*(look.close() for look in self._looks.values()))
+
+    async def _leaks(
+        self, ports: Sequence[Port], prefixes: tuple[str, ...], vrf: str
+    ) -> tuple[Blocker, ...]:
+        """Routes to the node in any other VRF of its leaves; a withdrawal is given its time."""
+        if not prefixes:
+            return ()
+        settings = self._site.settings
+        until = self._site.clock.now() + settings.switch_apply_limit_s
+        switches = list(_by_leaf(ports))
+        while True:
+            answers = await asyncio.gather(*(self._leaf(s).routes() for s in switches))
+            found = [
+                problem
+                for switch, routes in zip(switches, answers, strict=True)
+                if (problem := _leaking(switch, routes, prefixes, vrf)) is not None
+            ]
+            if not found or self._site.clock.now() >= until:
+                return tuple(found)
+            await self._site.clock.sleep(settings.switch_poll_s)
+
+    def _leaf(self, switch: str) -> Leaf:
+        if switch not in self._leaves:
+            site = self._site
+            self._leaves[switch] = Leaf(
+                switch, self._lookup(switch), site.reach.switches, site.clock, site.settings
+            )
+        return self._leaves[switch]
+
+    def _look(self, switch: str) -> LeafLook:
+        if switch not in self._looks:
+            site = self._site
+            line = LeafLine(switch, self._lookup(switch), site.reach.switches, site.clock)
+            self._looks[switch] = LeafLook(line, site.clock, site.settings)
+        return self._looks[switch]
+
+    def _lookup(self, switch: str) -> Lookup:
+        async def lookup() -> SwitchAddress | Blocker:
+            node = await self._store.node(switch)
+            if node is None:
+                return Blocker(
+                    reason=Reason.NOT_EXPECTED,
+                    subject=switch,
+                    detail=f"no switch {switch} is known",
+                    unblock="Add it to the expected-hardware list and take it in.",
+                )
+            return await self._site.reach.switch(node)
+
+        return lookup
+
+
+def _by_leaf(ports: Sequence[Port]) -> dict[str, list[Port]]:
+    found: dict[str, list[Port]] = {}
+    for port in sorted(ports, key=lambda p: (p.switch, p.interface)):
+        found.setdefault(port.switch, []).append(port)
+    return found
+
+
+def _leaking(
+    switch: str, routes: Routes | Blocker, prefixes: tuple[str, ...], vrf: str
+) -> Blocker | None:
+    if isinstance(routes, Blocker):
+        return routes
+    listed = leaks(prefixes, routes, vrf)
+    return leak(switch, listed) if listed else None

@@ -1,0 +1,195 @@
+"""Tenants' VRFs on all leaves: `Isolation` on Ethernet.
+
+Rule: every leaf concerned is read before any is changed, and one that does not answer blocks. Of
+one scalable unit, leaves are changed one after the other and the first obstacle ends it: a
+mistake meets one rail, and never both leaves of a pair.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+
+from provisioner.execution.actions.reach import Reach
+from provisioner.execution.tenancy.leaf_config import LeafConfig
+from provisioner.execution.tenancy.tenancy import Tenancy
+from provisioner.model.location import Port
+from provisioner.model.node import Node, NodeKind
+from provisioner.model.outcome import Blocker, Reason
+from provisioner.model.tenant import MAINTENANCE_VRF, Phase, Tenant
+from provisioner.planning.places.address_plan import AddressPlan
+from provisioner.planning.tenancy.vrf_difference import LeafChange, difference, proved
+from provisioner.planning.tenancy.vrf_plan import FabricPlan, LeafPlan, desired, fabric
+from provisioner.ports import Clock, FabricDelta, FabricStep, Member, Store, SwitchAddress
+from provisioner.settings import Settings
+
+LEAVES_AT_ONCE = 16  # of different scalable units; a leaf takes seconds, a site has hundreds
+
+
+class VrfIsolation:
+    """The leaves among the store's nodes.
+
+    `reach` tells where a switch is and how to log in. `ports` moves ports: without it, this makes
+    and removes networks only, and `where` and `place` are not to be called.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        plan: AddressPlan,
+        reach: Reach,
+        clock: Clock,
+        settings: Settings,
+        ports: Tenancy | None = None,
+    ) -> None:
+        self._store = store
+        self._plan = plan
+        self._reach = reach
+        self._clock = clock
+        self._settings = settings
+        self._ports = ports
+
+    async def fabric(self) -> FabricPlan:
+        """The leaves as they are known now, with their operating systems."""
+        nodes = await self._store.nodes()
+        versions = {}
+        for node in (n for n in nodes if n.kind is NodeKind.SWITCH):
+            inventory = await self._store.inventory(node.id)
+            for component in inventory.components if inventory else ():
+                if component.kind == "switch.os" and component.version:
+                    versions[node.id] = component.version
+        found = fabric(self._plan, nodes, versions)
+        partitions = self._settings.isolation == "infiniband"
+        return found.model_copy(update={"partitions": partitions})
+
+    async def delta(self, tenants: Sequence[Tenant], only: Collection[str] = ()) -> FabricDelta:
+        """One revision for each leaf that is not as it should be."""
+        plan = await self.fabric()
+        if self._settings.fabric_overlay != "l3_evpn" and (plan.leaves or not plan.partitions):
+            return FabricDelta(blockers=(_without_overlay(),))
+        if plan.unknown:
+            return FabricDelta(blockers=tuple(_unplanned(name) for name in plan.unknown))
+        staying = [t for t in tenants if t.phase is not Phase.LEAVING]
+        wanted = desired(staying, plan)
+        managed = [t.vrf for t in tenants if t.number is not None]
+        asked = [leaf for leaf in plan.leaves if leaf.switch in _asked(tenants, only, plan)]
+        focus = [t.vrf for t in tenants if t.number is not None and (not only or t.name in only)]
+        slots = asyncio.Semaphore(LEAVES_AT_ONCE)
+
+        async def looked(leaf: LeafPlan) -> FabricStep | tuple[Blocker, ...] | None:
+            async with slots:
+                seen = await self._leaf(leaf.switch).look(focus)
+            tree = wanted[leaf.switch]
+            found = difference(leaf, tree, seen, managed=managed, focus=focus)
+            if not isinstance(found, LeafChange) or isinstance(seen, Blocker):
+                return found if isinstance(found, tuple) else ()
+            # also where nothing is to be sent: what was applied may not be done or saved yet
+            done = found.empty and not proved(found, seen)
+            return None if done else FabricStep(leaf.switch, found.lines(), found)
+
+        found = await asyncio.gather(*map(looked, asked))
+        return FabricDelta(
+            steps=tuple(step for step in found if isinstance(step, FabricStep)),
+            blockers=tuple(b for no in found if isinstance(no, tuple) for b in no),
+        )
+
+    async def bring(self, delta: FabricDelta) -> tuple[Blocker, ...]:
+        """Change the leaves, each proved before the next one of its unit."""
+        assert not delta.blockers
+        units = {leaf.switch: (leaf.pod, leaf.unit) for leaf in (await self.fabric()).leaves}
+        by_unit: dict[tuple[int, int] | None, list[LeafChange]] = {}
+        for step in delta.steps:
+            assert isinstance(step.order, LeafChange)
+            by_unit.setdefault(units.get(step.device), []).append(step.order)
+        blockers: list[Blocker] = []
+        slots = asyncio.Semaphore(LEAVES_AT_ONCE)
+
+        async def unit(changes: Sequence[LeafChange]) -> None:
+            async with slots:
+                for change in changes:
+                    if blockers:
+                        return
+                    blockers.extend(await self._leaf(change.switch).bring(change))
+
+        await asyncio.gather(*(unit(changes) for changes in by_unit.values()))
+        return tuple(blockers)
+
+    async def where(
+        self, members: Sequence[Member], tenants: Sequence[Tenant]
+    ) -> Mapping[Member, frozenset[str]] | Blocker:
+        """The VRF of each port, from its leaf's operational state."""
+        assert self._ports is not None
+        read = await self._ports.read([_port(m) for m in members])
+        if isinstance(read, Blocker):
+            return read
+        vrfs = {(p.switch, p.interface): p.vrf for p in read}
+        nowhere = ("", "default")
+        return {
+            m: frozenset({vrf} if (vrf := vrfs[m.device, m.name]) not in nowhere else ())
+            for m in members
+        }
+
+    async def place(
+        self, members: Sequence[Member], vrf: str, tenants: Sequence[Tenant]
+    ) -> tuple[Blocker, ...]:
+        """Move the ports. A port is in one VRF at a time by nature."""
+        assert self._ports is not None
+        if vrf != MAINTENANCE_VRF and vrf not in {t.vrf for t in tenants}:
+            return (_unknown(vrf),)
+        if not members:
+            return (_unknown("no ports"),)
+        outcome = await self._ports.move([_port(m) for m in members], vrf)
+        return outcome.blockers
+
+    async def close(self) -> None:
+        """Stop the writers of ports."""
+        if self._ports is not None:
+            await self._ports.close()
+
+    def _leaf(self, name: str) -> LeafConfig:
+        async def lookup() -> SwitchAddress | Blocker:
+            node: Node | None = await self._store.node(name)
+            return _unknown(name) if node is None else await self._reach.switch(node)
+
+        return LeafConfig(name, lookup, self._reach.switches, self._clock, self._settings)
+
+
+def _asked(tenants: Sequence[Tenant], only: Collection[str], plan: FabricPlan) -> set[str]:
+    """Leaves to be read. One that was changed or leaves may have remains anywhere."""
+    chosen = [t for t in tenants if t.number is not None and (not only or t.name in only)]
+    if not only or any(t.phase is Phase.LEAVING or t.generation for t in chosen):
+        return {leaf.switch for leaf in plan.leaves}
+    return {leaf.switch for t in chosen for leaf in plan.concerned(t)}
+
+
+def _port(member: Member) -> Port:
+    return Port(
+        switch=member.device, interface=member.name, rail=-1, nic_slot="", address=member.address
+    )
+
+
+def _unknown(what: str) -> Blocker:
+    return Blocker(
+        reason=Reason.NOT_EXPECTED,
+        subject=what,
+        detail="nothing of this name is known here",
+        unblock="Create the tenant, or take the switch in, first.",
+    )
+
+
+def _unplanned(switch: str) -> Blocker:
+    return Blocker(
+        reason=Reason.NOT_EXPECTED,
+        subject=switch,
+        detail="nodes are cabled to it, and it is no leaf of the address plan",
+        unblock="Name the site's address plan with --plan, or correct the node's ports.",
+    )
+
+
+def _without_overlay() -> Blocker:
+    return Blocker(
+        reason=Reason.PRECONDITION,
+        subject="fabric_overlay",
+        detail="the setting says pure_l3: the NICs' inter-packet gap is not that of an overlay",
+        unblock="Set fabric_overlay to l3_evpn, and validate every node again.",
+    )

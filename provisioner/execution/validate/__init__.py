@@ -1,0 +1,1 @@
+"""Runs health checks on nodes and among nodes."""

@@ -1,0 +1,155 @@
+"""Takes the outputs of one test among hosts apart, rail by rail. Nothing is run here.
+
+Silence and garbage are no pass, and no failure of the rail either.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from provisioner.checks.check import CheckContext, Unreadable
+from provisioner.checks.fabric import fabric, fabric_checks
+from provisioner.checks.fabric.nccl_judge import bus_gb_s
+from provisioner.checks.readers.nccl_output import read
+from provisioner.checks.readers.perftest_output import bandwidths, largest
+from provisioner.model.fabric_session import FabricRun, RailRun
+from provisioner.model.health import Evidence, Severity, Verdict
+from provisioner.planning.fault_location.isolation_words import ALL_RAILS
+
+_SECTION = re.compile(
+    r"^== rail (\d{1,3})$(.*?)^== end (\d{1,3}) (\d{1,3})$", re.MULTILINE | re.DOTALL
+)
+
+
+def sections(text: str) -> dict[int, tuple[str, int]]:
+    """Rail -> (output, exit code); of a rail that is told twice nothing is believed."""
+    found: dict[int, tuple[str, int]] = {}
+    twice = set()
+    for match in _SECTION.finditer(text):
+        rail = int(match[1])
+        if rail in found or match[1] != match[3]:
+            twice.add(rail)
+        found[rail] = (match[2].strip("\n") + "\n", int(match[4]))
+    return {rail: told for rail, told in found.items() if rail not in twice}
+
+
+def rdma_rail(test: fabric.FabricTest, said: Evidence, context: CheckContext) -> RailRun:
+    """One rail's outcome. Silence and garbage are no pass, and no failure of the rail either."""
+    assert test.rail is not None
+    if said.exit_code is None or said.exit_code in (124, 137):
+        return RailRun(rail=test.rail, shown="timeout", detail="the client did not end in time")
+    text, code = sections(said.text).get(test.rail, ("", 127))
+    if code in (126, 127):
+        return RailRun(rail=test.rail, shown="not_run", detail=_words(text))
+    if code in (124, 137):
+        return RailRun(rail=test.rail, shown="timeout", detail=_words(text))
+    client = test.nodes[1]
+    command = test.clients[client]
+    output = Evidence(source=command.line, exit_code=code, text=text)
+    result = fabric_checks.judge_test(test, {client: {command.name: output}}, context)
+    try:
+        gbit_s = largest(bandwidths(text, command.line)).gbit_s
+    except Unreadable:
+        if code:
+            return RailRun(rail=test.rail, shown="fail", detail=f"exit code {code}: {_words(text)}")
+        return RailRun(rail=test.rail, shown="not_run", detail=f"unreadable: {_words(text)}")
+    if result.verdict is Verdict.PASS and not code:
+        return RailRun(rail=test.rail, shown="pass", gbit_s=gbit_s)
+    detail = result.findings[0].detail if result.findings else f"exit code {code}"
+    return RailRun(rail=test.rail, shown="fail", gbit_s=gbit_s, detail=detail)
+
+
+def nccl_rail(
+    run: RailRun, test: fabric.FabricTest, said: Evidence, context: CheckContext
+) -> RailRun:
+    """The rail's outcome with what NCCL showed: wrong values count, whatever RDMA alone did.
+
+    A collective that did not come about tells of its launcher, not of the rail.
+    """
+    text, code = sections(said.text).get(run.rail, ("", 127))
+    try:
+        found = read(text)
+    except Unreadable:
+        return run
+    if len(found.hosts) != len(test.nodes) or run.shown == "not_run":
+        return run
+    bus = bus_gb_s(found)
+    if found.wrong or not found.bounds_ok:
+        detail = f"NCCL: {found.wrong} wrong values"
+        return run.model_copy(update={"shown": "wrong_data", "bus_gb_s": bus, "detail": detail})
+    ((node, command),) = test.clients.items()
+    output = Evidence(source=command.line, exit_code=code, text=text)
+    result = fabric_checks.judge_test(test, {node: {command.name: output}}, context)
+    bad = [f for f in result.findings if f.severity is Severity.ISOLATE]
+    changes: dict[str, object] = {"bus_gb_s": bus}
+    if bad and run.shown == "pass":
+        changes |= {"shown": "fail", "detail": bad[0].detail}
+    return run.model_copy(update=changes)
+
+
+def collective(
+    tests: Sequence[fabric.FabricTest], said: Evidence, context: CheckContext
+) -> RailRun:
+    """What collectives over all rails of some nodes showed, as one result; the worst of them.
+
+    One that did not come about tells of its launcher, and of no node: it was not run.
+    """
+    found: dict[str, object] = {}
+    problems: list[tuple[str, str]] = []
+    for number, test in enumerate(tests):
+        text, code = sections(said.text).get(number, ("", 127))
+        try:
+            run = read(text)
+        except Unreadable as problem:
+            late = code in (124, 137) or said.exit_code in (None, 124, 137)
+            words = f"{test.kind.value}: {problem}: {_words(text)}"
+            problems.append(("timeout" if late else "not_run", words))
+            continue
+        bus = bus_gb_s(run)
+        key = "alltoall_gb_s" if test.kind is fabric.FabricKind.NCCL_GROUP_ALLTOALL else "bus_gb_s"
+        found[key] = bus
+        ((node, command),) = test.clients.items()
+        output = Evidence(source=command.line, exit_code=code, text=text)
+        result = fabric_checks.judge_test(test, {node: {command.name: output}}, context)
+        grave = [f for f in result.findings if f.severity is Severity.ISOLATE]
+        if run.wrong or not run.bounds_ok:
+            problems.append(("wrong_data", f"{test.kind.value}: {run.wrong} wrong values"))
+        elif grave:
+            problems.append(("fail", grave[0].detail))
+        elif result.verdict is Verdict.FAIL:  # not all ranks, or an end with an error
+            problems.append(("not_run", result.findings[0].detail))
+    order = ("wrong_data", "fail", "timeout", "not_run")
+    shown, detail = min(problems, key=lambda p: order.index(p[0]), default=("pass", ""))
+    told = {"rail": ALL_RAILS, "shown": shown, "detail": detail[:400], **found}
+    return RailRun.model_validate(told)
+
+
+def slowest_together(runs: Sequence[FabricRun]) -> dict[str, float]:
+    """Metric -> the lowest bus bandwidth in GB/s of the collectives that passed."""
+    found: dict[str, float] = {}
+    for run in runs:
+        if run.kind != "group" or run.results[0].shown != "pass":
+            continue
+        figures = (run.results[0].bus_gb_s, run.results[0].alltoall_gb_s)
+        names = ("nccl_pair_gb_s" if len(run.nodes) == 2 else "nccl_group_gb_s",)
+        for name, figure in zip((*names, "nccl_group_alltoall_gb_s"), figures, strict=True):
+            if figure is not None:
+                key = f"{name}/{len(run.nodes)} nodes"
+                found[key] = min(figure, found.get(key, figure))
+    return found
+
+
+def slowest(runs: Sequence[FabricRun]) -> dict[int, float]:
+    """Rail -> the lowest bus bandwidth in GB/s of the tests that passed on it with NCCL."""
+    found: dict[int, float] = {}
+    for run in runs:
+        for r in run.results:
+            if r.shown == "pass" and r.bus_gb_s is not None:
+                found[r.rail] = min(r.bus_gb_s, found.get(r.rail, r.bus_gb_s))
+    return found
+
+
+def _words(text: str) -> str:
+    """The end of what a host said, without anything that a terminal would obey."""
+    return " ".join("".join(c if c.isprintable() else " " for c in text[-300:]).split())

@@ -1,0 +1,247 @@
+"""Runs one test among hosts in the maintenance VRF: server, client, cleaning, raw outputs.
+
+Whatever is started carries a mark in its environment and ends by itself: after a crash it is found
+by that mark and ended (`fabric_lines.py`). What hosts print is evidence; it is judged by
+`checks/fabric/fabric_checks.py`. NCCL's ranks are started through a door (`mpi_door.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from pydantic import ValidationError
+
+from provisioner.checks.check import CheckContext
+from provisioner.checks.fabric import fabric, fabric_checks
+from provisioner.checks.fabric.rail_port import Member, RailPort
+from provisioner.checks.gdr_loopback import MESSAGE_BYTES
+from provisioner.checks.readers.reading import pci
+from provisioner.checks.threshold_data import Limits
+from provisioner.execution.actions.work import Site
+from provisioner.execution.observe.cable_ends import between, look
+from provisioner.execution.observe.inband import run_commands
+from provisioner.execution.validate.fabric_lines import CLEAN, LOOK, host_end, measure, serve
+from provisioner.execution.validate.fabric_outputs import (
+    collective,
+    nccl_rail,
+    rdma_rail,
+    sections,
+    slowest,
+    slowest_together,
+)
+from provisioner.execution.validate.judging import judging_context
+from provisioner.execution.validate.mpi_door import open_door
+from provisioner.model.fabric_session import CableEnds, FabricRun
+from provisioner.model.health import CheckResult, Evidence
+from provisioner.model.inventory import Inventory
+from provisioner.model.matrix import Matrix
+from provisioner.model.node import Node
+from provisioner.model.outcome import Blocker, Reason
+from provisioner.planning.fault_location import fabric_rounds
+from provisioner.planning.fault_location.isolation_words import FabricTest
+from provisioner.ports import Store
+
+SHORT_S = 30.0
+SERVE_S = 30.0  # servers allocate GPU memory before they listen
+MEASURE_S = 120.0  # a client ends itself after 90 s
+NCCL_S = 300.0
+NCCL = fabric.FabricKind.NCCL_RAIL.value
+_DEVICE = re.compile(r"/([0-9a-f:.]{7,16})/infiniband/([A-Za-z0-9][A-Za-z0-9._-]{0,62})")
+_KIND = fabric.FabricKind.RDMA_PAIR
+
+
+class FabricTests:
+    """Tests among the hosts of a site. `thresholds`: the site's own."""
+
+    def __init__(
+        self,
+        site: Site,
+        store: Store,
+        matrix: Matrix,
+        thresholds: Mapping[str, Limits] | None = None,
+    ) -> None:
+        self._site = site
+        self._store = store
+        self._matrix = matrix
+        self._thresholds = thresholds or {}
+
+    async def look(self, node: Node) -> Member | Blocker:
+        """The node as its tests need it. A Blocker: it does not answer, or cannot be tested."""
+        inventory = await self._store.inventory(node.id)
+        said = await run_commands(self._site, node, [("devices", LOOK, SHORT_S)])
+        if isinstance(said, Blocker):
+            return said
+        text = said["devices"].text
+        tool, _, listed = text.partition("\n")
+        there = tool.endswith("/ib_write_bw") and listed.endswith("looked\n")
+        if inventory is None or not there:
+            return _unfit(node, f"its RDMA devices or perftest are not there: {text!r:.120}")
+        devices = {pci(m[1]): m[2] for m in _DEVICE.finditer(listed)}
+        slots = {d.slot: pci(d.pci) for d in inventory.devices if d.pci}
+        ports = sorted((p for p in node.ports if p.rail >= 0), key=lambda p: p.rail)
+        # the n-th card of a rail, by PCI address, is beside the n-th GPU (checks/gdr_loopback.py)
+        order = sorted(slots.get(p.nic_slot, "") for p in ports)
+        try:
+            rails = tuple(
+                RailPort(
+                    rail=p.rail,
+                    device=devices[slots[p.nic_slot]],
+                    address=host_end(p.address),
+                    gpu=order.index(slots[p.nic_slot]),
+                )
+                for p in ports
+            )
+            return Member(node=node.id, address=node.address, rails=rails)
+        except KeyError as missing:
+            return _unfit(node, f"no RDMA device is known for {missing}")
+        except ValidationError as problem:
+            return _unfit(node, f"a name or address is not one: {problem.errors()[0]['loc']}")
+
+    async def clean(self, nodes: Iterable[Node]) -> None:
+        """End whatever tests left behind; a host that does not answer has its own time limits."""
+        look = [("clean", CLEAN, SHORT_S)]
+        await asyncio.gather(*(run_commands(self._site, node, look) for node in nodes))
+
+    async def run(
+        self,
+        session: str,
+        test: FabricTest,
+        number: int,
+        nodes: tuple[Node, Node],
+        members: tuple[Member, Member],
+        *,
+        counting: bool = False,
+    ) -> FabricRun:
+        """One test with (server, client), on all its rails at once; never their exception.
+
+        `counting`: both ends of the cables are read before and after it.
+        """
+        tests = [fabric.rdma_pair(*members, rail) for rail in test.rails]
+        serving, measuring = (f"{session}/{test.name}/{side}" for side in ("server", "client"))
+        both = list(zip(nodes, members, strict=True)) if counting else []
+        before = [await look(self._site, self._store, n, m, test.rails) for n, m in both]
+        try:
+            begun = await self._one(nodes[0], "serve", serve(serving, tests), SERVE_S)
+            if isinstance(begun, Blocker):
+                return fabric_rounds.not_run(test, number)
+            said = await self._one(nodes[1], _KIND.value, measure(measuring, tests), MEASURE_S)
+            nccl = None
+            if self._site.settings.fabric_nccl:  # the same rails: it verifies what arrives
+                tried = [fabric.nccl_rail(members, rail) for rail in test.rails]
+                name = f"{session}/{test.name}/nccl"
+                told = await self._mpi(name, nodes, members, tried, NCCL_S, together=True)
+                nccl = None if isinstance(told, Blocker) else (tried, told)
+        finally:
+            await self.clean(nodes)
+        if isinstance(said, Blocker):
+            return fabric_rounds.not_run(test, number)
+        raw = {"serve": begun.model_dump(mode="json"), _KIND.value: said.model_dump(mode="json")}
+        context = await self._context(nodes[1])
+        results = tuple(rdma_rail(t, said, context) for t in tests)
+        if nccl is not None:
+            raw[NCCL] = nccl[1].model_dump(mode="json")
+            each = zip(results, nccl[0], strict=True)
+            results = tuple(nccl_rail(r, t, nccl[1], context) for r, t in each)
+        digest = await self._store.put_evidence(json.dumps(raw, sort_keys=True))
+        ends: list[CableEnds] = []
+        for (node, member), first in zip(both, before, strict=True):
+            after = await look(self._site, self._store, node, member, test.rails)
+            ends += between(node.id, first, after)
+        run = fabric_rounds.not_run(test, number)
+        shown = {"results": results, "evidence": digest, "ends": tuple(ends)}
+        return run.model_copy(update=shown)
+
+    async def run_collective(
+        self,
+        session: str,
+        test: FabricTest,
+        number: int,
+        nodes: tuple[Node, ...],
+        members: tuple[Member, ...],
+    ) -> FabricRun:
+        """A collective over all GPUs of these nodes; of more than two also all-to-all."""
+        tests = [fabric.nccl_pair(*members)] if len(members) == 2 else []
+        tests = tests or [fabric.nccl_group(members, alltoall=a) for a in (False, True)]
+        limit_s = sum(c.limit_s for t in tests for c in t.clients.values())
+        try:
+            mark = f"{session}/{test.name}"
+            said = await self._mpi(mark, nodes, members, tests, limit_s, together=False)
+        finally:
+            await self.clean(nodes)
+        run = fabric_rounds.not_run(test, number)
+        if isinstance(said, Blocker):
+            told = (run.results[0].model_copy(update={"detail": str(said)}),)
+            return run.model_copy(update={"results": told})
+        raw = {t.kind.value: said.model_dump(mode="json") for t in tests[:1]}
+        digest = await self._store.put_evidence(json.dumps(raw, sort_keys=True))
+        result = collective(tests, said, await self._context(nodes[0]))
+        return run.model_copy(update={"results": (result,), "evidence": digest})
+
+    async def results(self, node: Node, runs: Sequence[FabricRun]) -> tuple[CheckResult, ...]:
+        """The node's result, judged from all outputs of its tests that passed, as one evidence."""
+        texts = []
+        for run in runs:
+            if run.kind == "group":
+                continue
+            raw = await self._store.evidence(run.evidence) if run.evidence else None
+            if raw is None:
+                continue
+            told = sections(json.loads(raw)[_KIND.value]["text"])
+            good = [r.rail for r in run.results if r.shown == "pass"]
+            texts += [f"== {run.test} rail {n}\n{told[n][0]}" for n in good if n in told]
+        source = f"ib_write_bw -s {MESSAGE_BYTES} -b --report_gbits (rail by rail)"
+        found = Evidence(source=source, exit_code=0, text="\n".join(texts))
+        raw_text = json.dumps({_KIND.value: found.model_dump(mode="json")}, sort_keys=True)
+        digest = await self._store.put_evidence(raw_text)
+        result = fabric_checks.CHECK_RDMA.judge({_KIND.value: found}, await self._context(node))
+        more = {**result.measured, **slowest_together(runs)}
+        result = result.model_copy(update={"evidence": digest, "measured": more})
+        if not self._site.settings.fabric_nccl:
+            return (result,)
+        busses = slowest(runs)
+        missing = sorted({p.rail for p in node.ports if p.rail >= 0} - set(busses))
+        if missing:
+            why = f"NCCL gave no result on rails {missing}: see the evidence of its tests"
+            return (fabric_checks.CHECK_RAIL.skipped(why), result)
+        more = {f"nccl_rail_gb_s/rail{rail}": bus for rail, bus in sorted(busses.items())}
+        return (result.model_copy(update={"measured": {**result.measured, **more}}),)
+
+    async def _mpi(
+        self,
+        mark: str,
+        nodes: tuple[Node, ...],
+        members: tuple[Member, ...],
+        tests: Sequence[fabric.FabricTest],
+        limit_s: float,
+        *,
+        together: bool,
+    ) -> Evidence | Blocker:
+        """Tests that `mpirun` starts; whoever asks for them cleans these nodes afterwards."""
+        door = await open_door(self._site, mark, nodes, members)
+        if isinstance(door, Blocker):
+            return door
+        line = measure(mark, tests, door.exports, together=together)
+        return await self._one(nodes[0], tests[0].kind.value, line, limit_s)
+
+    async def _one(self, node: Node, name: str, line: str, limit_s: float) -> Evidence | Blocker:
+        said = await run_commands(self._site, node, [(name, line, limit_s)])
+        return said if isinstance(said, Blocker) else said[name]
+
+    async def _context(self, node: Node) -> CheckContext:
+        inventory = await self._store.inventory(node.id) or Inventory(node=node.id, vendor="")
+        site = self._site
+        return await judging_context(
+            self._store, self._matrix, site.settings, self._thresholds, node, inventory
+        )
+
+
+def _unfit(node: Node, detail: str) -> Blocker:
+    return Blocker(
+        reason=Reason.CHECK_SKIPPED,
+        subject=f"{node.id}/gate C",
+        detail=detail,
+        unblock="Look at the host's RDMA devices and its perftest package.",
+    )

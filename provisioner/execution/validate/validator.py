@@ -1,0 +1,214 @@
+"""Runs the health checks of a node, gate by gate, and keeps every raw output as evidence.
+
+Rule: a gate that failed ends it; the checks behind it are recorded as skipped, which is no pass.
+After each load test the checks for faults that load brings are judged again on new outputs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from provisioner import checks as declared
+from provisioner.checks import roce_runtime
+from provisioner.checks.check import BEFORE, Check, CheckContext, Command
+from provisioner.checks.context import context_of
+from provisioner.checks.threshold_data import Limits
+from provisioner.execution.actions.once import blocked
+from provisioner.execution.actions.work import Site
+from provisioner.execution.observe.inband import TEXT_MAX, run_commands
+from provisioner.execution.observe.outofband import ask_bmc
+from provisioner.execution.validate import runtime
+from provisioner.execution.validate.judging import judging_context
+from provisioner.model.health import CheckResult, Evidence, Gate, HealthReport, Verdict
+from provisioner.model.inventory import Inventory
+from provisioner.model.matrix import Matrix
+from provisioner.model.node import Node, NodeKind
+from provisioner.model.outcome import Blocker
+from provisioner.planning.certification.certification import identity
+from provisioner.planning.certification.repeats import RepeatPolicy, again, verdict_of
+from provisioner.ports import Call, PortError, Store
+
+Outputs = Mapping[str, Evidence]
+_REPEATS = RepeatPolicy()
+
+
+class Validator:
+    """`checks` is the table of contents in `checks/`; the matrix gives what is pinned.
+
+    `thresholds`: the site's own, which beat the published ones.
+    """
+
+    def __init__(
+        self,
+        site: Site,
+        store: Store,
+        checks: Sequence[Check],
+        matrix: Matrix,
+        thresholds: Mapping[str, Limits] | None = None,
+    ) -> None:
+        self._site = site
+        self._store = store
+        self._checks = checks
+        self._matrix = matrix
+        self._thresholds = thresholds or {}
+
+    def slots(self, node: Node, inventory: Inventory) -> Mapping[str, str]:
+        """PCI address of a GPU or NVSwitch -> its slot."""
+        return context_of(node, inventory, self._matrix).slot_of_pci
+
+    async def validate(
+        self,
+        node: Node,
+        inventory: Inventory,
+        selected: Collection[str] | None = None,
+    ) -> HealthReport | Blocker:
+        """A report bound to this inventory. A Blocker: the node could not be asked at all.
+
+        `selected`: names of the checks to run; None: those of every validation.
+        """
+        started_at = self._site.clock.now()
+        context = await self._context(node, inventory)
+        names = declared.plain(node.kind) if selected is None else selected
+        mine = [c for c in self._checks if c.kind is node.kind and c.name in names]
+        if any(c is roce_runtime.CHECK for c in mine):
+            unset = await runtime.apply(self._site, node, inventory, context.nic_runtime)
+            if unset is not None:
+                return unset
+        results: list[CheckResult] = []
+        last: dict[str, Evidence] = {}  # the last look at every command, for what grew since
+        for gate in Gate:
+            here = [c for c in mine if c.gate is gate]
+            if any(r.verdict is not Verdict.PASS for r in results):
+                why = "not run: an earlier gate did not pass"
+                results += [c.skipped(why) for c in here]
+                continue
+            for stage in _stages(here):
+                judged = await self._stage(node, stage, mine, context, last)
+                if isinstance(judged, Blocker):
+                    return judged
+                results += judged
+        return HealthReport(
+            node=node.id,
+            inventory_digest=identity(inventory),
+            started_at=started_at,
+            ended_at=self._site.clock.now(),
+            results=tuple(results),
+            selected=tuple(c.name for c in mine) if selected is not None else (),
+        )
+
+    async def after_fabric(
+        self,
+        node: Node,
+        inventory: Inventory,
+        report: HealthReport,
+        load: CheckResult,
+    ) -> list[CheckResult] | Blocker:
+        """`load`, which ran among nodes, and what grew on this one since the report's last look."""
+        context = await self._context(node, inventory)
+        mine = [c for c in self._checks if c.kind is node.kind and c.name in report.selected]
+        names = {c.name for c in mine if c.after_load}
+        last: dict[str, Evidence] = {}
+        for result in report.results:
+            if result.check.partition(" after ")[0] not in names:
+                continue
+            raw = json.loads(await self._store.evidence(result.evidence) or "{}")
+            found = {n: Evidence.model_validate(e) for n, e in raw.items()}
+            last.update({n: e for n, e in found.items() if not n.endswith(BEFORE)})
+        return await self._after_load(node, load, mine, context, last)
+
+    async def _context(self, node: Node, inventory: Inventory) -> CheckContext:
+        site = self._site
+        return await judging_context(
+            self._store, self._matrix, site.settings, self._thresholds, node, inventory
+        )
+
+    async def _stage(
+        self,
+        node: Node,
+        stage: Sequence[Check],
+        mine: Sequence[Check],
+        context: CheckContext,
+        last: dict[str, Evidence],
+    ) -> list[CheckResult] | Blocker:
+        """One call for checks that go together; after a load test, the error checks again."""
+        outputs = await self._ask(node, stage, context)
+        if isinstance(outputs, Blocker):
+            return outputs
+        results = [await self._judge(check, outputs, context) for check in stage]
+        last.update(outputs)
+        if not stage[0].load:
+            return results
+        while again(results, _REPEATS):
+            outputs = await self._ask(node, stage, context)
+            if isinstance(outputs, Blocker):
+                return outputs
+            results.append(await self._judge(stage[0], outputs, context))
+        return await self._after_load(node, verdict_of(results, _REPEATS), mine, context, last)
+
+    async def _after_load(
+        self,
+        node: Node,
+        load: CheckResult,
+        mine: Sequence[Check],
+        context: CheckContext,
+        last: dict[str, Evidence],
+    ) -> list[CheckResult] | Blocker:
+        """What grew during a load test is judged, from before it to after its last run."""
+        results = [load]
+        looks = [c for c in mine if c.after_load]
+        outputs = await self._ask(node, looks, context) if looks else {}
+        if isinstance(outputs, Blocker):
+            return outputs
+        both = {**outputs, **{n + BEFORE: last[n] for n in outputs if n in last}}
+        last.update(outputs)
+        for check in looks:
+            result = await self._judge(check, both, context)
+            name = declared.after(check.name, load.check)
+            results.append(result.model_copy(update={"check": name, "gate": load.gate}))
+        return results
+
+    async def _judge(self, check: Check, outputs: Outputs, context: CheckContext) -> CheckResult:
+        """The verdict, with what it was judged from stored first."""
+        mine = [c.name for c in check.commands]
+        names = [n for n in (*mine, *(n + BEFORE for n in mine)) if n in outputs]
+        raw = {name: outputs[name].model_dump(mode="json") for name in names}
+        digest = await self._store.put_evidence(json.dumps(raw, sort_keys=True))
+        return check.judge(outputs, context).model_copy(update={"evidence": digest})
+
+    async def _ask(
+        self, node: Node, checks: Iterable[Check], context: CheckContext
+    ) -> Outputs | Blocker:
+        commands = {c.name: c for check in checks for c in check.commands_of(context)}
+        if node.kind is NodeKind.SWITCH:
+            return await self._ask_switch(node, list(commands.values()))
+        asked = await ask_bmc(self._site, node, [c for c in commands.values() if c.bmc])
+        if isinstance(asked, Blocker):
+            return asked
+        listed = [(c.name, c.line, c.limit_s) for c in commands.values() if not c.bmc]
+        ran = await run_commands(self._site, node, listed)
+        return ran if isinstance(ran, Blocker) else {**asked, **ran}
+
+    async def _ask_switch(self, node: Node, commands: Sequence[Command]) -> Outputs | Blocker:
+        address = await self._site.reach.switch(node)
+        if isinstance(address, Blocker):
+            return address
+        outputs = {}
+        for command in commands:
+            call = Call("GET", command.line, timeout_s=command.limit_s, size_max_bytes=TEXT_MAX)
+            try:
+                reply = await self._site.reach.switches.request(address, call)
+            except PortError as error:
+                return blocked(error, f"{node.id}/{command.name}")
+            outputs[command.name] = Evidence(
+                source=command.line,
+                exit_code=0 if reply.status == 200 else reply.status,
+                text=reply.body.decode("utf-8", errors="replace"),
+            )
+        return outputs
+
+
+def _stages(checks: Sequence[Check]) -> Sequence[Sequence[Check]]:
+    """Checks without load together, then each load test alone."""
+    quiet = [c for c in checks if not c.load]
+    return ([quiet] if quiet else []) + [[c] for c in checks if c.load]

@@ -1,0 +1,1 @@
+"""Rolling upgrades decided: preview, limits, waves, windows, stops. Pure."""

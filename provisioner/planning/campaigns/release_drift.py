@@ -1,0 +1,187 @@
+"""Which nodes do not run what they are to run, and what is written but does not run yet. Pure.
+
+Drift is about releases and their pins; what changed since a certificate is the watch's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from provisioner.model.base import Record
+from provisioner.model.campaign_row import CampaignRow, ReleasePin
+from provisioner.model.certificate import Certificate
+from provisioner.model.inventory import Inventory
+from provisioner.model.matrix import Matrix
+from provisioner.model.node import Node, State
+from provisioner.model.plan import StagedFact
+from provisioner.planning.campaigns.campaign_moves import pin_of, target_of
+from provisioner.planning.path.pins import judge_pin
+
+
+class Behind(Record):
+    """One component that does not run its pin, in all of its slots that do not."""
+
+    kind: str
+    running: str  # "?": no version is known
+    wanted: str
+    slots: int
+
+
+class DriftLine(Record):
+    """One node that is not where it is to be. `why`: what says where it is to be."""
+
+    node: str
+    state: str
+    release: str  # that its row says
+    target: str
+    why: str  # "campaign c0001", "pin of rack su0-rack0: reason", "the fleet's", "its own"
+    behind: tuple[Behind, ...]
+    pin_expired: str = ""  # a pin of it that holds no more
+
+
+class DebtLine(Record):
+    """Something that is written, and the reset that it waits for."""
+
+    node: str
+    kind: str
+    version: str
+    slots: tuple[str, ...]
+    waits_for: str  # an `Activation`, or "?" if the device does not say
+    source: str  # "device", "ledger" where devices do not show it, or "certificate"
+
+
+def drift(
+    nodes: Sequence[Node],
+    inventories: Mapping[str, Inventory],
+    matrix: Matrix,
+    pins: Sequence[ReleasePin],
+    under_way: Mapping[str, tuple[CampaignRow, str]],
+    now: float,
+) -> tuple[DriftLine, ...]:
+    """Every node whose row or whose versions are not its target's.
+
+    `under_way`: of nodes in a campaign that is not over: their row, and the campaign's target.
+    """
+    found = []
+    for node in nodes:
+        if node.state is State.RETIRED:
+            continue
+        row, campaign_target = under_way.get(node.id, (None, ""))
+        target = target_of(node, row, campaign_target, pins, now)
+        behind = _behind(inventories.get(node.id), matrix, target, node.profile)
+        expired = next((p for p in pins if _about(p, node) and not p.holds(now)), None)
+        if target == node.release and not behind and expired is None:
+            continue
+        found.append(
+            DriftLine(
+                node=node.id,
+                state=node.state.value,
+                release=node.release,
+                target=target,
+                why=_why(node, row, campaign_target, pins, now),
+                behind=behind,
+                pin_expired="" if expired is None else f"{expired.key} to {expired.release}",
+            )
+        )
+    return tuple(found)
+
+
+def debt(
+    inventories: Mapping[str, Inventory], staged: Mapping[str, Sequence[StagedFact]]
+) -> tuple[DebtLine, ...]:
+    """What waits for which reset: as devices say, and as the ledger remembers what they hide."""
+    found: dict[tuple[str, str, str, str, str], set[str]] = {}
+    for name, inventory in sorted(inventories.items()):
+        shown = set()
+        for part in inventory.components:
+            if part.staged is None:
+                continue
+            shown.add((part.kind, part.slot))
+            waits = part.pending.value if part.pending is not None else "?"
+            found.setdefault((name, part.kind, part.staged, waits, "device"), set()).add(part.slot)
+        for fact in staged.get(name, ()):
+            if (fact.kind, fact.slot) in shown:
+                continue
+            key = (name, fact.kind, fact.version, fact.activation.value, "ledger")
+            found.setdefault(key, set()).add(fact.slot)
+    return tuple(
+        DebtLine(
+            node=node,
+            kind=kind,
+            version=version,
+            waits_for=waits,
+            source=source,
+            slots=tuple(sorted(slots)),
+        )
+        for (node, kind, version, waits, source), slots in sorted(found.items())
+    )
+
+
+def lapsed(
+    nodes: Sequence[Node],
+    certificates: Mapping[str, Certificate],
+    revoked: Collection[str],
+    now: float,
+) -> tuple[DebtLine, ...]:
+    """Return the serving nodes that owe a new certificate. `certificates`: theirs, by node."""
+    found = []
+    for node in nodes:
+        if node.state is not State.RELEASED:
+            continue
+        held = certificates.get(node.id)
+        why = "none"
+        if held is not None:
+            why = "revoked" if held.id in revoked else "expired" if now >= held.expires_at else ""
+        if why:
+            found.append(
+                DebtLine(
+                    node=node.id,
+                    kind="certificate",
+                    version=why,
+                    slots=(),
+                    waits_for="drain",
+                    source="certificate",
+                )
+            )
+    return tuple(found)
+
+
+def _behind(
+    inventory: Inventory | None, matrix: Matrix, release: str, profile: str
+) -> tuple[Behind, ...]:
+    pinned = matrix.releases.get(release)
+    if inventory is None or pinned is None or profile not in pinned.profiles:
+        return ()
+    pins = pinned.profiles[profile].pins
+    counts: dict[tuple[str, str, str], int] = {}
+    for part in inventory.components:
+        pin = pins.get(part.kind)
+        if pin is None or not pin.known or judge_pin(part.kind, part.version, pin).met:
+            continue
+        key = (part.kind, part.version or "?", pin.version)
+        counts[key] = counts.get(key, 0) + 1
+    return tuple(
+        Behind(kind=kind, running=running, wanted=wanted, slots=slots)
+        for (kind, running, wanted), slots in sorted(counts.items())
+    )
+
+
+def _about(pin: ReleasePin, node: Node) -> bool:
+    return (pin.scope.value, pin.name) in (("node", node.id), ("rack", node.location.rack))
+
+
+def _why(
+    node: Node,
+    row: CampaignRow | None,
+    target: str,
+    pins: Sequence[ReleasePin],
+    now: float,
+) -> str:
+    if row is not None and target_of(node, row, target, (), now) != node.release:
+        return f"campaign {row.campaign}"
+    pin = pin_of(node, pins, now)
+    if pin is None:
+        return f"campaign {row.campaign}" if row is not None else "its own"
+    if pin.scope.value == "fleet":
+        return "the fleet's"
+    return f"pin of {pin.scope} {pin.name}: {pin.reason}"

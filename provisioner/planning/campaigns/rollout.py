@@ -1,0 +1,242 @@
+"""Which nodes of a campaign may begin now, and why the others may not. Pure.
+
+`decide` is called again and again: after every change, and at `next_look_at`. It remembers nothing:
+what was decided before is in `progress`, what is so is in `facts`. Its answer does not depend on
+their order, a larger limit never admits fewer nodes, and if any node may begin, at least one does.
+
+One decision admits hosts or switches, never both: whichever are more. A host and its leaf could
+otherwise be chosen together, and whatever decided between them would break one of these promises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from operator import attrgetter, itemgetter
+
+from provisioner.model.campaign import (
+    SETTLED,
+    Campaign,
+    CampaignNode,
+    CampaignState,
+    Decision,
+    Hold,
+    NodeProgress,
+    Notice,
+    Progress,
+)
+from provisioner.model.outcome import Blocker, Reason
+from provisioner.planning.campaigns.rollout_room import (
+    Choice,
+    choose_hosts,
+    choose_switches,
+    host_floor,
+    switch_floor,
+)
+from provisioner.planning.campaigns.rollout_stops import budget, failures, stops
+from provisioner.planning.campaigns.rollout_terms import Aside, Situation, Standing
+from provisioner.planning.campaigns.waves import is_canary, soak_s, wave_name
+
+RUNNING = frozenset({CampaignState.STARTED, CampaignState.ROLLING_BACK})
+
+
+def decide(
+    campaign: Campaign,
+    facts: Sequence[CampaignNode],
+    progress: Mapping[str, NodeProgress],
+    verdicts: Sequence[Blocker],
+    now: float,
+) -> Decision:
+    """What the campaign does now. `facts`: the whole fleet; `progress`: the campaign's nodes.
+
+    `verdicts`: of `regression.wave_verdict`, for what was upgraded so far. A node of `progress`
+    that `facts` does not have any more is skipped.
+    """
+    here = Situation(campaign, sorted(facts, key=attrgetter("name")), progress, now)
+    mine = {n: p for n, p in progress.items() if n in here.by_name}
+    gone = {
+        n: "it is not in the fleet any more"
+        for n, p in sorted((n, p) for n, p in progress.items() if n not in mine)
+        if p.state not in SETTLED
+    }
+    done, fail, ends = _soaked(here, mine)
+    ended = Decision(done=done, fail=fail, skip=gone)
+    if campaign.state not in RUNNING:
+        return _resting(campaign, mine, ended, ends)
+    against = stops(campaign, progress, verdicts)
+    if against:
+        return ended.model_copy(update={"done": (), "stop": against})
+    left = {n: p for n, p in mine.items() if p.state not in SETTLED and n not in fail}
+    waiting = {
+        name: here.standing(name)
+        for name, p in sorted(left.items())
+        if p.state not in (Progress.ADMITTED, Progress.SOAKING)
+    }
+    skip = gone | {n: s.skip for n, s in waiting.items() if s.skip}
+    waiting = {n: s for n, s in waiting.items() if not s.skip}
+    wave, barred = _open_wave(here, mine, waiting, set(done), set(skip))
+    if barred is not None:
+        return ended.model_copy(update={"stop": (barred,), "skip": skip})
+    busy = [p for n, p in left.items() if n not in waiting and n not in skip and n not in done]
+    if not busy and all(s.aside is Aside.UNTIL_CHANGED for s in waiting.values()):
+        skip |= {n: s.hold.why for n, s in waiting.items() if s.hold}
+        return ended.model_copy(update={"skip": skip, "finished": True, "wave": wave})
+    choice = _choose(here, waiting, wave)
+    hold = _holds(here, waiting, choice, wave)
+    notices = _notices(here, waiting, wave)
+    times = [*ends, *(h.until for h in hold.values() if h.until > now)]
+    times += [n.earliest_at for n in notices]
+    if choice.again or done or fail or skip:
+        times.append(now)  # what they held back follows in the next turn
+    return Decision(
+        admit=choice.admit,
+        hold=hold,
+        notices=notices,
+        done=done,
+        fail=fail,
+        skip=skip,
+        wave=wave,
+        next_look_at=min(times, default=0.0),
+    )
+
+
+def _resting(
+    campaign: Campaign, mine: Mapping[str, NodeProgress], ended: Decision, ends: Sequence[float]
+) -> Decision:
+    """Nothing is admitted; of a paused campaign, soaks go on."""
+    why = f"the campaign is {campaign.state.replace('_', ' ')}"
+    if campaign.reason:
+        why += f": {campaign.reason}"
+    verb = "Start" if campaign.state is CampaignState.DRAFT else "Resume"
+    held = Hold(why=why, unblock=f"{verb} the campaign.")
+    hold = {
+        n: held
+        for n, p in sorted(mine.items())
+        if p.state in (Progress.PENDING, Progress.NOTIFIED, Progress.DEFERRED)
+    }
+    if campaign.state is not CampaignState.PAUSED:
+        return Decision(hold=hold)
+    return ended.model_copy(update={"hold": hold, "next_look_at": min(ends, default=0.0)})
+
+
+def _soaked(
+    here: Situation, mine: Mapping[str, NodeProgress]
+) -> tuple[tuple[str, ...], dict[str, str], list[float]]:
+    """Who is done, who fell out of service in its soak, and when other soaks end."""
+    done, fail, ends = [], {}, []
+    soaking = [(n, p) for n, p in mine.items() if p.state is Progress.SOAKING]
+    for name, p in sorted(soaking, key=itemgetter(0)):
+        end = p.finished_at + soak_s(here.campaign, p.wave)
+        if not here.by_name[name].in_service:
+            fail[name] = "it fell out of service while it was watched"
+        elif end <= here.now:
+            done.append(name)
+        else:
+            ends.append(end)
+    return tuple(done), fail, ends
+
+
+def _open_wave(
+    here: Situation,
+    mine: Mapping[str, NodeProgress],
+    waiting: Mapping[str, Standing],
+    done: set[str],
+    skipped: set[str],
+) -> tuple[int, Blocker | None]:
+    """The wave that may be worked on, and what speaks against any further one.
+
+    A wave that was opened stays open: a straggler of an earlier one holds nobody up.
+    """
+    waves: dict[int, list[NodeProgress]] = {}
+    for p in mine.values():
+        waves.setdefault(p.wave, []).append(p)
+    begun = (Progress.ADMITTED, Progress.SOAKING, Progress.DONE, Progress.FAILED)
+    opened = max((p.wave for p in mine.values() if p.state in begun), default=-1)
+    for wave in sorted(waves):
+        nodes = waves[wave]
+        rest = [
+            p
+            for p in nodes
+            if p.node not in done
+            and p.node not in skipped
+            and p.state not in SETTLED
+            and (p.node not in waiting or waiting[p.node].aside is Aside.NO)
+        ]
+        if rest and wave >= opened:
+            return wave, None
+        if wave < opened or not is_canary(here.campaign.policy, wave):
+            continue
+        if any(p.state is Progress.DONE or p.node in done for p in nodes):
+            continue
+        if all(p.state is Progress.SKIPPED or p.node in skipped for p in nodes):
+            continue
+        if any(p.node in waiting and waiting[p.node].aside is Aside.FOR_A_TIME for p in nodes):
+            return wave, None
+        if wave == max(waves):
+            return wave, None  # there is nobody behind them
+        return wave, _no_canary(here, nodes, waiting)
+    return max(opened, max(waves, default=0)), None
+
+
+def _no_canary(
+    here: Situation, nodes: Sequence[NodeProgress], waiting: Mapping[str, Standing]
+) -> Blocker:
+    name = wave_name(here.campaign.policy, nodes[0].wave)
+    first = min(p.node for p in nodes)
+    held = waiting[first].hold if first in waiting else None
+    why = f"{first}: {held.why if held else here.progress[first].reason}"
+    return Blocker(
+        reason=Reason.PRECONDITION,
+        subject=here.campaign.id,
+        detail=f"none of the {name} came through ({why})",
+        unblock="Remove what holds them and resume, or abort the campaign.",
+    )
+
+
+def _choose(here: Situation, waiting: Mapping[str, Standing], wave: int) -> Choice:
+    ready = {n: s for n, s in waiting.items() if s.hold is None and here.progress[n].wave <= wave}
+    most = None
+    if here.campaign.policy.budget_strict:
+        failed = len(failures(here.campaign, here.progress))
+        most = max(0, budget(here.campaign, here.progress) - failed - len(here.under_way))
+    work = {
+        n: here.by_name[n].minutes
+        for n, s in waiting.items()
+        if s.aside is Aside.NO and here.progress[n].wave <= wave
+    }
+    floor = host_floor(here)
+    hosts = choose_hosts(floor, ready, work, most)
+    switches = choose_switches(here, switch_floor(here), floor, ready, most, alone=not hosts.admit)
+    if len(switches.admit) >= len(hosts.admit) and switches.admit:
+        return switches.with_other(hosts)
+    return hosts.with_other(switches)
+
+
+def _holds(
+    here: Situation, waiting: Mapping[str, Standing], choice: Choice, wave: int
+) -> dict[str, Hold]:
+    admitted = {a.node for a in choice.admit}
+    later: dict[int, Hold] = {}
+    found: dict[str, Hold] = {}
+    for name, standing in waiting.items():
+        if name in admitted:
+            continue
+        mine = here.progress[name].wave
+        if mine > wave and standing.aside is Aside.NO:
+            if mine not in later:
+                name_of = wave_name(here.campaign.policy, wave)
+                why = f"{wave_name(here.campaign.policy, mine)} waits for {name_of}"
+                later[mine] = Hold(why=why, unblock="It begins when they are done and soaked.")
+            found[name] = later[mine]
+        else:
+            found[name] = standing.hold or choice.held[name]
+    return found
+
+
+def _notices(here: Situation, waiting: Mapping[str, Standing], wave: int) -> tuple[Notice, ...]:
+    upto = wave + here.campaign.policy.tenants.waves_ahead
+    return tuple(
+        notice
+        for name, standing in waiting.items()
+        if standing.aside is Aside.NO and here.progress[name].wave <= upto
+        for notice in here.notices(here.by_name[name], here.progress[name])
+    )

@@ -1,0 +1,244 @@
+"""Which of the nodes that may begin find room under the limits. Pure.
+
+Hosts: idle ones first, then tenants'; among them those whose rack, leaf, unit or tenant has most
+work left for its limit, for the last of them ends the campaign (longest processing time first,
+Graham 1969). Switches: never two of a rail or plane. A leaf that takes tenants' hosts out of
+service goes alone: its hosts count in the limits of tenants and of the whole fleet. Limits of
+racks, leaves and scalable units do not count them, for a leaf always takes all below it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from provisioner.model.campaign import Admit, CampaignNode, Hold
+from provisioner.model.campaign_policy import LeafHosts
+from provisioner.model.node import NodeKind
+from provisioner.planning.campaigns.limits import (
+    UNLIMITED,
+    Forest,
+    host_groups,
+    switch_groups,
+    used,
+)
+from provisioner.planning.campaigns.packing import Packing
+from provisioner.planning.campaigns.rollout_terms import Situation, Standing
+
+_BACK = "It begins when another one is back in service."
+_NEXT = Hold(why="others begin first in this turn", unblock="It follows in the next turn.")
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Who begins, and what holds the rest of those that were ready."""
+
+    admit: tuple[Admit, ...] = ()
+    held: Mapping[str, Hold] = field(default_factory=dict)
+    again: bool = False  # the next turn can admit more, with nothing else changed
+
+    def with_other(self, other: Choice) -> Choice:
+        """This choice, and the other kind's put off to the next turn."""
+        put_off = {a.node: _NEXT for a in other.admit}
+        held = {**other.held, **put_off, **self.held}
+        return replace(self, held=held, again=self.again or bool(put_off))
+
+
+@dataclass(slots=True)
+class Floor:
+    """One kind of nodes in its two families of groups, with what is out of service."""
+
+    nodes: Sequence[CampaignNode]
+    places: Forest
+    owners: Forest
+    in_places: list[int]
+    in_owners: list[int]
+
+    def packing(self) -> Packing:
+        return Packing(self.places, self.owners, self.in_places, self.in_owners)
+
+    def full(self, node: int, packing: Packing) -> Hold:
+        """The first group of a node that has no room left."""
+        families = (
+            (self.places, packing.room_places, self.places.paths[node]),
+            (self.owners, packing.room_owners, self.owners.paths[node]),
+        )
+        for trees, room, path in families:
+            for group in path:
+                if room[group] <= 0:
+                    label, limit = trees.groups[group].label, trees.groups[group].limit
+                    if limit == 0:
+                        why = f"{label}: no node may be out of service"
+                        return Hold(why=why, unblock="Raise that limit in the policy.")
+                    out = f"{limit - room[group]} of {limit}"
+                    return Hold(why=f"{label}: {out} that may be are out", unblock=_BACK)
+        return _NEXT
+
+
+def host_floor(here: Situation) -> Floor:
+    """The hosts, with what upgraded leaves take from tenants counted too."""
+    policy = here.campaign.policy
+    hosts = [n for n in here.facts if n.kind is NodeKind.HOST]
+    places, owners = host_groups(hosts, policy)
+    out = {i for i, n in enumerate(hosts) if not n.in_service or n.name in here.under_way}
+    floor = Floor(hosts, places, owners, used(places, out), used(owners, out))
+    if policy.leaf_hosts is LeafHosts.DRAIN:
+        down = [leaf for leaf in here.under_way if leaf in here.below]
+        below = {h.name for leaf in down for h in here.below[leaf] if h.tenant}
+        for number, node in enumerate(hosts):
+            if node.name in below and number not in out:
+                floor.in_places[places.paths[number][-1]] += 1
+                for group in owners.paths[number]:
+                    floor.in_owners[group] += 1
+    return floor
+
+
+def switch_floor(here: Situation) -> Floor:
+    """The switches."""
+    policy = here.campaign.policy
+    switches = [n for n in here.facts if n.kind is NodeKind.SWITCH]
+    places, rails = switch_groups(switches, policy)
+    out = [i for i, n in enumerate(switches) if not n.in_service or n.name in here.under_way]
+    return Floor(switches, places, rails, used(places, out), used(rails, out))
+
+
+def choose_hosts(
+    floor: Floor,
+    ready: Mapping[str, Standing],
+    work: Mapping[str, int],
+    most: int | None,
+) -> Choice:
+    """The hosts that begin. `work`: minutes still to be done, by node; `most`: no more than so many
+    at all."""
+    numbers = [i for i, n in enumerate(floor.nodes) if n.name in ready]
+    if not numbers:
+        return Choice()
+    urgency = _urgency(floor, work)
+    numbers.sort(key=lambda i: (-urgency[i], -floor.nodes[i].minutes, floor.nodes[i].name))
+    packing = floor.packing()
+    packing.add((i for i in numbers if floor.nodes[i].idle), most)
+    packing.add((i for i in numbers if not floor.nodes[i].idle), most)
+    return _choice(floor, packing, numbers, ready, {})
+
+
+def choose_switches(
+    here: Situation,
+    floor: Floor,
+    hosts: Floor,
+    ready: Mapping[str, Standing],
+    most: int | None,
+    *,
+    alone: bool,
+) -> Choice:
+    """The switches that begin. `alone`: no host does, so that a leaf may take hosts with it."""
+    numbers = [i for i, n in enumerate(floor.nodes) if n.name in ready]
+    numbers.sort(key=lambda i: (-floor.nodes[i].minutes, floor.nodes[i].name))
+    takes = {i: displaced(here, floor.nodes[i]) for i in numbers}
+    packing = floor.packing()
+    packing.add((i for i in numbers if not takes[i]), most)
+    held: dict[str, Hold] = {}
+    again = False
+    for number in numbers:
+        if not takes[number]:
+            continue
+        name = floor.nodes[number].name
+        hold = lacks(hosts, takes[number])
+        if hold is not None:
+            held[name] = hold
+        elif not alone or packing.taken:
+            held[name], again = _NEXT, True
+        else:
+            packing.add([number], most)
+    found = _choice(floor, packing, numbers, ready, {i: takes[i] for i in numbers})
+    return replace(found, held={**found.held, **held}, again=again)
+
+
+def displaced(here: Situation, node: CampaignNode) -> tuple[str, ...]:
+    """Tenants' hosts that leave service while a leaf is down."""
+    if here.campaign.policy.leaf_hosts is LeafHosts.KEEP:
+        return ()
+    below = here.below.get(node.name, ())
+    return tuple(h.name for h in below if h.tenant and h.in_service)
+
+
+def lacks(floor: Floor, names: Iterable[str], *, ever: bool = False) -> Hold | None:
+    """What speaks against taking these hosts out of service; `ever`: even if no other were out."""
+    wanted = set(names)
+    need: dict[tuple[bool, int], int] = {}
+    for number, node in enumerate(floor.nodes):
+        if node.name in wanted:
+            root = floor.places.paths[number][-1]
+            for key in ((False, root), *((True, g) for g in floor.owners.paths[number])):
+                need[key] = need.get(key, 0) + 1
+    for (owned, group), count in sorted(need.items()):
+        trees, taken = (floor.owners, floor.in_owners) if owned else (floor.places, floor.in_places)
+        found = trees.groups[group]
+        if count + (0 if ever else taken[group]) > found.limit:
+            why = f"{count} hosts below it would leave service, {found.label} allows {found.limit}"
+            unblock = "Raise that limit, or let hosts go on with a rail less (leaf_hosts: keep)."
+            if count <= found.limit:
+                why, unblock = f"{why}, of which {taken[group]} are out", _BACK
+            return Hold(why=why, unblock=unblock)
+    return None
+
+
+def _urgency(floor: Floor, work: Mapping[str, int]) -> list[float]:
+    """For each node the longest queue it is in: minutes of work left by what may run at once."""
+    best = [0.0] * len(floor.nodes)
+    minutes = [work.get(n.name, 0) for n in floor.nodes]
+    for trees in (floor.places, floor.owners):
+        inner = trees.inner
+        total = [0] * len(trees.groups)
+        for group, mine in zip(inner, minutes, strict=True):
+            total[group] += mine
+        # a group comes before the one around it (`limits.forest`)
+        for number, around in enumerate(trees.groups):
+            if around.parent >= 0:
+                total[around.parent] += total[number]
+        queue = [
+            t / g.limit if 0 < g.limit < UNLIMITED else 0.0
+            for t, g in zip(total, trees.groups, strict=True)
+        ]
+        for number in range(len(queue) - 1, -1, -1):
+            parent = trees.groups[number].parent
+            if parent >= 0:
+                queue[number] = max(queue[number], queue[parent])
+        best = [max(b, queue[g]) for b, g in zip(best, inner, strict=True)]
+    return best
+
+
+def _choice(
+    floor: Floor,
+    packing: Packing,
+    numbers: Sequence[int],
+    ready: Mapping[str, Standing],
+    takes: Mapping[int, tuple[str, ...]],
+) -> Choice:
+    taken = packing.taken
+    admit = []
+    for number in numbers:
+        if number in taken:
+            node = floor.nodes[number]
+            retire = ready[node.name].retire
+            owner = "it is idle" if node.idle else f"tenant {node.tenant} was told"
+            if node.kind is NodeKind.SWITCH:
+                owner = "no other switch of its rails is down"
+            if retire:
+                owner = f"tenant {node.tenant} has put it off for as long as it may"
+            admit.append(
+                Admit(
+                    node=node.name,
+                    reason=f"{owner}, and its places have room",
+                    displaces=takes.get(number, ()),
+                    retire=retire,
+                )
+            )
+    held: dict[str, Hold] = {}
+    shared: dict[tuple[int, int], Hold] = {}
+    for number in numbers:
+        if number not in taken:
+            pair = floor.places.paths[number][0], floor.owners.paths[number][0]
+            if pair not in shared:
+                shared[pair] = floor.full(number, packing)
+            held[floor.nodes[number].name] = shared[pair]
+    return Choice(tuple(admit), held)

@@ -1,0 +1,218 @@
+"""May one node of a campaign begin now, limits apart? Rules, windows, tenants, neighbours. Pure.
+
+The answer is a `Standing`: what holds it, and whether the campaign goes on without it. A deferral
+sets a node aside for a time; a blocker sets it aside until somebody acts; notice and windows do
+not: they are waited for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from provisioner.model.campaign import (
+    SETTLED,
+    Campaign,
+    CampaignNode,
+    Hold,
+    NodeProgress,
+    Notice,
+    Progress,
+)
+from provisioner.model.campaign_policy import AtDeadline
+from provisioner.model.node import NodeKind
+from provisioner.planning.campaigns.windows import NEVER, begins_at, deferral_ends
+
+
+class Aside(IntEnum):
+    NO = 0  # later waves wait for it
+    FOR_A_TIME = 1  # they do not; the campaign stays open for it
+    UNTIL_CHANGED = 2  # nor does the campaign
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """`hold` None: it may begin as far as limits let it."""
+
+    hold: Hold | None = None
+    aside: Aside = Aside.NO
+    skip: str = ""  # it stays as it is, for this reason
+    retire: bool = False
+
+
+READY = Standing()
+
+
+@dataclass(slots=True)
+class Situation:
+    """One campaign at one moment, with what is looked up often."""
+
+    campaign: Campaign
+    facts: Sequence[CampaignNode]  # by name
+    progress: Mapping[str, NodeProgress]
+    now: float
+    by_name: dict[str, CampaignNode] = field(init=False)
+    below: dict[str, list[CampaignNode]] = field(init=False)  # hosts by leaf
+    under_way: frozenset[str] = field(init=False)
+    _begins: dict[tuple[tuple[str, ...], int], float] = field(default_factory=dict)
+    _standings: dict[str, Standing] = field(default_factory=dict)
+    _untold: dict[str, Standing] = field(default_factory=dict)  # by tenant
+
+    def __post_init__(self) -> None:
+        self.by_name = {n.name: n for n in self.facts}
+        self.under_way = frozenset(
+            p.node for p in self.progress.values() if p.state is Progress.ADMITTED
+        )
+        self.below = {}
+        if self.under_way <= self.by_name.keys() and all(
+            n.kind is NodeKind.HOST for n in self.facts
+        ):
+            return  # nobody asks what is below a leaf
+        for node in self.facts:
+            for leaf in node.leaves:
+                self.below.setdefault(leaf, []).append(node)
+
+    def tenants(self, node: CampaignNode) -> tuple[str, ...]:
+        """Who must be told: a host's tenant; of a leaf, the tenants of its hosts."""
+        if node.kind is NodeKind.HOST:
+            return (node.tenant,) if node.tenant else ()
+        return tuple(sorted({h.tenant for h in self.below.get(node.name, ()) if h.tenant}))
+
+    def standing(self, name: str) -> Standing:
+        """A node that waits for others asks for theirs; remembered where that is worth it."""
+        node = self.by_name[name]
+        if node.kind is NodeKind.HOST and not node.after:
+            return self._stands(node, self.progress[name])
+        if name not in self._standings:
+            # a circle of nodes that wait for one another closes here
+            self._standings[name] = _CIRCLE
+            self._standings[name] = self._stands(node, self.progress[name])
+        return self._standings[name]
+
+    def _stands(self, node: CampaignNode, progress: NodeProgress) -> Standing:
+        return (
+            self._refused(node)
+            or self._waits_for(node)
+            or self._terms(node, progress)
+            or self._neighbours(node)
+            or READY
+        )
+
+    def _refused(self, node: CampaignNode) -> Standing | None:
+        if node.blockers:
+            first = node.blockers[0]
+            return _aside(str(first), first.unblock)
+        if node.returning:
+            hold = Hold(why="it is on its way into service", unblock="It follows by itself.")
+            return Standing(hold, Aside.FOR_A_TIME)
+        if not node.in_service:
+            return _aside("it is out of service", "Repair it; it is taken in again when it serves.")
+        if node.one_way and (
+            unsaid := sorted(set(node.one_way) - set(self.campaign.one_way_confirmed))
+        ):
+            return _aside(f"{unsaid[0]} cannot be undone", f"Confirm the one-way step {unsaid[0]}.")
+        if node.irreversible and not self.campaign.policy.allow_irreversible:
+            said = f"there is no way back: {node.irreversible[0]}"
+            return _aside(said, f"{node.irreversible[0].unblock} Or set allow_irreversible.")
+        return None
+
+    def _waits_for(self, node: CampaignNode) -> Standing | None:
+        for name in node.after:
+            other = self.progress.get(name)
+            if other is None:
+                return _aside(f"{name} must be upgraded first", f"Select {name} too.")
+            if other.state is Progress.DONE:
+                continue
+            ended = other.state in SETTLED
+            aside = Aside.UNTIL_CHANGED if ended else self._aside_of(name)
+            why = f"{name} must be upgraded first, and is {other.state}"
+            unblock = f"Bring {name} to the release." if ended else "It follows by itself."
+            return Standing(Hold(why=why, unblock=unblock), aside)
+        return None
+
+    def _aside_of(self, name: str) -> Aside:
+        if self.progress[name].state in (Progress.ADMITTED, Progress.SOAKING):
+            return Aside.NO
+        return self.standing(name).aside
+
+    def _terms(self, node: CampaignNode, progress: NodeProgress) -> Standing | None:
+        terms, now = self.campaign.policy.tenants, self.now
+        if progress.state is Progress.DEFERRED and progress.deferred_until > now:
+            hold = Hold(
+                why="its tenant has put it off",
+                unblock="It follows when that time is over, or when the tenant agrees earlier.",
+                until=progress.deferred_until,
+            )
+            return Standing(hold, Aside.FOR_A_TIME)
+        used_up = progress.deferred_until > 0 and progress.deferred_until >= deferral_ends(
+            progress, terms
+        )
+        if used_up and terms.at_deadline is AtDeadline.SKIP:
+            return Standing(skip="its tenant put it off for as long as it may")
+        tenants = self.tenants(node)
+        for tenant in tenants:
+            if tenant not in progress.told:
+                if tenant not in self._untold:
+                    hold = Hold(why=f"tenant {tenant} must be told first", unblock=_BY_ITSELF)
+                    self._untold[tenant] = Standing(hold)
+                return self._untold[tenant]
+        if tenants and progress.earliest_at > now:
+            why = f"the notice to {', '.join(tenants)} is not over"
+            return Standing(Hold(why=why, unblock=_BY_ITSELF, until=progress.earliest_at))
+        at = self.begins(tenants, node.minutes)
+        if at == NEVER:
+            why = f"it takes {node.minutes} minutes, and no window is so long"
+            return _aside(why, "Make a longer window, in the policy or for the tenant.")
+        if at > now:
+            return Standing(Hold(why="no window is open", unblock=_BY_ITSELF, until=at))
+        if used_up and terms.at_deadline is AtDeadline.RETIRE:
+            return Standing(retire=True)
+        return None
+
+    def begins(self, tenants: tuple[str, ...], minutes: int) -> float:
+        """When windows let work of so many minutes begin."""
+        key = tenants, minutes
+        if key not in self._begins:
+            policy = self.campaign.policy
+            calendars = [policy.windows, *(policy.tenants.windows.get(t, ()) for t in tenants)]
+            self._begins[key] = begins_at(calendars, policy.freezes, minutes, self.now)
+        return self._begins[key]
+
+    def _neighbours(self, node: CampaignNode) -> Standing | None:
+        """A host and its leaf are never upgraded at the same time."""
+        busy = [leaf for leaf in node.leaves if leaf in self.under_way]
+        if busy:
+            return Standing(Hold(why=f"its leaf {busy[0]} is being upgraded", unblock=_BY_ITSELF))
+        hosts = [h.name for h in self.below.get(node.name, ()) if h.name in self.under_way]
+        if hosts:
+            why = f"{hosts[0]} and {len(hosts) - 1} more below it are being upgraded"
+            return Standing(Hold(why=why, unblock=_BY_ITSELF))
+        return None
+
+    def notices(self, node: CampaignNode, progress: NodeProgress) -> list[Notice]:
+        """What tenants must be told of a node before it begins, and were not."""
+        notice_s = self.campaign.policy.tenants.notice_s
+        earliest = self.now + notice_s
+        what = "host" if node.kind is NodeKind.HOST else "leaf of your hosts"
+        return [
+            Notice(
+                node=node.name,
+                tenant=tenant,
+                earliest_at=earliest,
+                text=f"{node.name} ({what}) is brought to {self.campaign.target}; it is out of "
+                f"service for about {node.minutes} minutes.",
+            )
+            for tenant in self.tenants(node)
+            if tenant not in progress.told
+        ]
+
+
+_BY_ITSELF = "It follows by itself."
+
+
+def _aside(why: str, unblock: str) -> Standing:
+    return Standing(Hold(why=why, unblock=unblock), Aside.UNTIL_CHANGED)
+
+
+_CIRCLE = _aside("it waits for itself", "Look at its rules between versions.")

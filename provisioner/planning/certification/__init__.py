@@ -1,0 +1,1 @@
+"""Which checks a node needs, what they prove, and whether it is certified. Pure."""

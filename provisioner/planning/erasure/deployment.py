@@ -1,0 +1,246 @@
+"""What is written to which disk, and what the new system is told at its first boot. Pure.
+
+Rule: a disk is named by its serial, never by its place in a list; what cannot be told apart, or is
+not what it was a moment ago, is not written to.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from provisioner.components.host_os import HOST_OS, NOTHING, STAMP
+from provisioner.model.base import Record
+from provisioner.model.erasure import Disk
+from provisioner.model.inventory import Component, Inventory
+from provisioner.model.matrix import Matrix
+from provisioner.model.node import Node
+from provisioner.model.outcome import Blocker, Reason
+from provisioner.model.plan import History, Plan
+from provisioner.planning.path.pins import judge_pin
+from provisioner.planning.path.planner import plan
+
+MIB = 1024 * 1024
+TABLE_BYTES = MIB  # both partition tables lie within this of an image's ends
+WHOLE_BELOW_BYTES = 4 * MIB  # so small an image has no partition table worth leaving out
+SLOT = "host"
+
+
+class ImageFile(Record):
+    """A raw image that was verified: `checked` is the SHA-256 of the range that is read back."""
+
+    name: str  # file name in the artifact store
+    url: str  # where the agent fetches it
+    size: int
+    sha256: str
+    checked: str
+
+
+def read_range(size: int) -> tuple[int, int]:
+    """Offset and length of what is compared after writing: everything but the partition tables.
+
+    The agent moves a GPT's second table to the disk's end and adds the partition of the
+    configuration drive (ironic-python-agent 13.0.0, partition_utils), so these bytes differ
+    rightly; every partition of the image lies between them.
+    """
+    if size < WHOLE_BELOW_BYTES:
+        return 0, size
+    return TABLE_BYTES, size - 2 * TABLE_BYTES
+
+
+def system_first(
+    inventory: Inventory,
+    matrix: Matrix,
+    release: str,
+    profile: str,
+    *,
+    running: bool,
+    history: History,
+    production: bool,
+) -> Plan | None:
+    """The plan of a host whose system is to be written first; None: its system is the pinned one.
+
+    What else is pinned in-band lives in that system, and is read and planned when it is up. A host
+    that runs none of its own (`running` is false) and for which none is pinned is blocked.
+    """
+    profiles = matrix.releases[release].profiles if release in matrix.releases else {}
+    pins = profiles[profile].pins if profile in profiles else {}
+    there = inventory.component(HOST_OS, SLOT)
+    if HOST_OS not in pins:
+        if running:
+            return None
+        blank = Plan(node=inventory.node, release=release, profile=profile)
+        return blank.model_copy(update={"blockers": (_no_image(inventory.node, release),)})
+    pin = pins[HOST_OS]
+    if there is not None and judge_pin(HOST_OS, there.version, pin).met:
+        return None
+    if there is None and running:
+        return None  # it runs and its name was not readable: the planner says that
+    if there is None:
+        bare = Component(kind=HOST_OS, slot=SLOT, version=NOTHING, source="erased")
+        inventory = inventory.model_copy(update={"components": (*inventory.components, bare)})
+    only = profiles[profile].model_copy(update={"pins": {HOST_OS: pin}})
+    alone = matrix.releases[release].model_copy(
+        update={"profiles": {profile: only}, "requires": ()}
+    )
+    narrowed = matrix.model_copy(update={"releases": {release: alone}})
+    return plan(inventory, narrowed, release, profile, history=history, production=production)
+
+
+def _no_image(node: str, release: str) -> Blocker:
+    return Blocker(
+        reason=Reason.MISSING_ARTIFACT,
+        subject=f"{node}/{HOST_OS}",
+        detail=f"the host has no operating system, and {release} pins no {HOST_OS} to write",
+        unblock=f"Pin {HOST_OS} in an overlay with an image and its digest, then retry the node.",
+    )
+
+
+def target_disk(node: Node, disks: Sequence[Disk], size: int) -> Disk | Blocker:
+    """The disk that the system is written to: the one a person named, or else by one rule.
+
+    The rule: of the disks that the image fits on, the smallest; of equal ones, the first serial.
+    HGX systems boot from the small M.2 disks, and their data disks are larger.
+    """
+    fitting = [d for d in disks if d.size_bytes >= size]
+    if node.os_disk:
+        wanted = node.os_disk.casefold()
+        named = [d for d in disks if wanted in (d.serial.casefold(), d.wwn.casefold())]
+        if len(named) != 1:
+            return _disk(
+                node,
+                Reason.NOT_EXPECTED,
+                f"the disk {node.os_disk} is not among the node's: "
+                f"{', '.join(d.serial for d in disks[:16]) or 'there is none'}",
+                "Correct `os_disk` in the expected-hardware list, or put the disk back.",
+            )
+        if named[0] not in fitting:
+            return _disk(
+                node,
+                Reason.PRECONDITION,
+                f"the image of {size} bytes does not fit on {named[0].serial}",
+                "Name a larger disk, or pin a smaller image.",
+            )
+        return named[0]
+    if not fitting:
+        detail = f"no disk holds {size} bytes; seen: {len(disks)}"
+        return _disk(node, Reason.NOT_OFFERED, detail, "Look at the node's disks.")
+    return min(fitting, key=lambda d: (d.size_bytes, d.serial))
+
+
+def _disk(node: Node, reason: Reason, detail: str, unblock: str) -> Blocker:
+    return Blocker(reason=reason, subject=f"{node.id}/disk", detail=detail, unblock=unblock)
+
+
+def write_command(
+    agent_node: Mapping[str, Any], disk: Disk, image: ImageFile, drive: str
+) -> dict[str, Any]:
+    """Parameters of `deploy.execute_deploy_step` that writes the image to exactly this disk.
+
+    The hint travels in the same command as the image: `standby.prepare_image` alone takes the disk
+    from an earlier command, and an agent that restarted in between would guess one.
+    """
+    hint = {"serial": disk.serial}
+    if disk.wwn:
+        hint["wwn"] = disk.wwn
+    info = {
+        "id": image.sha256,
+        "urls": [image.url],
+        "os_hash_algo": "sha256",
+        "os_hash_value": image.sha256,
+        "disk_format": "raw",
+        "image_type": "whole-disk",
+        "stream_raw_images": True,
+    }
+    step = {
+        "step": "write_image",
+        "interface": "deploy",
+        "priority": 0,
+        "args": {"image_info": info, "configdrive": drive},
+    }
+    node = {**agent_node, "properties": {"root_device": hint}, "instance_info": {}}
+    return {"step": step, "node": node, "ports": []}
+
+
+def first_boot(
+    node: Node,
+    inventory: Inventory,
+    image: ImageFile,
+    label: str,
+    *,
+    instance: str,
+    user: str,
+    authorized_key: str,
+    host_key: tuple[str, str],
+    other_macs: Sequence[str],
+) -> dict[str, str]:
+    """The NoCloud files (cloud-init), by name. `host_key` is (private, public) of OpenSSH.
+
+    The host's key is ours before the host has ever answered, so its first login is trusted by
+    knowledge and not by luck. Each is JSON, which is YAML too.
+    """
+    config = {
+        "users": [
+            {
+                "name": user,
+                "sudo": "ALL=(ALL) NOPASSWD:ALL",
+                "shell": "/bin/bash",
+                "lock_passwd": True,
+                "ssh_authorized_keys": [authorized_key],
+            }
+        ],
+        "ssh_pwauth": False,
+        "disable_root": True,
+        "ssh_deletekeys": True,
+        "ssh_keys": {"ed25519_private": host_key[0], "ed25519_public": host_key[1]},
+        "write_files": [
+            {"path": STAMP, "permissions": "0644", "content": stamp(label, image.sha256)}
+        ],
+    }
+    meta = {"instance-id": f"{node.id}-{instance}", "local-hostname": node.id}
+    return {
+        "meta-data": _json(meta),
+        "user-data": "#cloud-config\n" + _json(config),
+        "network-config": _json(network(node, inventory, other_macs)),
+    }
+
+
+def stamp(label: str, sha256: str) -> str:
+    """Contents of the stamp file: which image this system was made from."""
+    return f"IMAGE={label}\nSHA256={sha256}\n"
+
+
+def network(node: Node, inventory: Inventory, other_macs: Sequence[str]) -> dict[str, Any]:
+    """Network configuration, version 2: rails as planned, every other interface by DHCP."""
+    macs = {d.slot: d.mac for d in inventory.devices if d.mac}
+    cards: dict[str, Any] = {}
+    for port in sorted(node.ports, key=lambda p: (p.rail, p.nic_slot)):
+        mac, address = macs.get(port.nic_slot), _host_end(port.address)
+        if port.rail < 0 or mac is None or address is None:
+            continue
+        cards[f"rail{port.rail}"] = {
+            "match": {"macaddress": mac},
+            "dhcp4": False,
+            "addresses": [address],
+            "optional": True,
+        }
+    taken = {card["match"]["macaddress"] for card in cards.values()}
+    for number, mac in enumerate(sorted(set(other_macs) - taken)):
+        cards[f"other{number}"] = {"match": {"macaddress": mac}, "dhcp4": True, "optional": True}
+    return {"version": 2, "ethernets": cards}
+
+
+def _host_end(leaf_end: str) -> str | None:
+    """ "172.0.0.0/31" of "172.0.0.1/31": the other end of the leaf's point-to-point network."""
+    try:
+        leaf = ipaddress.IPv4Interface(leaf_end)
+    except ValueError:
+        return None
+    others = [a for a in leaf.network.hosts() if a != leaf.ip]
+    return f"{others[0]}/{leaf.network.prefixlen}" if len(others) == 1 else None
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, indent=1, sort_keys=True) + "\n"

@@ -1,0 +1,165 @@
+"""What a session's verdicts mean for each node and leaf: blockers that name the part. Pure.
+
+A node passes only if nothing that it is cabled to is accused or open; whoever is not on the part
+that is to blame passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from provisioner.model.fabric_session import FabricOutcome, FabricSession
+from provisioner.model.health import CheckResult, Finding, Gate, Severity, Verdict
+from provisioner.model.outcome import Blocker, Reason
+from provisioner.planning.fault_location.isolation_words import Blame, Culprit, Verdicts
+
+CHECK = "rdma_pair"  # the check whose result a session gives
+
+
+def blockers_of(session: FabricSession, verdicts: Verdicts) -> dict[str, tuple[Blocker, ...]]:
+    """What stands in the way of each member, and of each leaf that is to blame.
+
+    A lent node is accused only of what is proved of itself.
+    """
+    found: dict[str, list[Blocker]] = {m.node: [] for m in session.present}
+    on_leaf: dict[str, list[str]] = {}
+    for member in session.present:
+        for leaf in {p.switch for p in member.ports}:
+            on_leaf.setdefault(leaf, []).append(member.node)
+    seeks = {m.node for m in session.present if m.seeks}
+    for blame in verdicts.condemned:
+        if blame.culprit in (Culprit.LEAF, Culprit.UPLINK):
+            found.setdefault(blame.leaf, []).append(_leaf(blame))
+            for name in set(on_leaf.get(blame.leaf, ())) & seeks:
+                found[name].append(_leaf(blame))
+        elif blame.node in found:
+            found[blame.node].append(_accused(session, blame))
+    for blame in verdicts.undecided:
+        names = {blame.node} if blame.node else set(on_leaf.get(blame.leaf, ()))
+        for name in names & seeks:
+            found[name].append(_open(name, blame, verdicts.held))
+    for name in set(verdicts.untested) & seeks:
+        found[name].append(_untested(name))
+    return {name: tuple(listed) for name, listed in found.items()}
+
+
+def cleared(session: FabricSession, verdicts: Verdicts) -> frozenset[str]:
+    """Members against whose pairs nothing is to be said, lent ones among them."""
+    everybody = session.model_copy(
+        update={"members": tuple(m.model_copy(update={"seeks": True}) for m in session.members)}
+    )
+    return frozenset(n for n, b in blockers_of(everybody, verdicts).items() if not b)
+
+
+def _accused(session: FabricSession, blame: Blame) -> Blocker:
+    detail = f"{blame} (with {', '.join(blame.partners[:5])})"
+    if blame.culprit is Culprit.NODE:
+        return Blocker(
+            reason=Reason.CHECK_FAILED,
+            subject=f"{blame.node}/fabric",
+            detail=detail,
+            unblock="Open a repair case: tests with good partners fail on most of its rails.",
+        )
+    ports = {p.rail: p for m in session.members if m.node == blame.node for p in m.ports}
+    port = ports.get(blame.rail)
+    end = f"{port.switch}/{port.interface}" if port is not None else blame.leaf
+    return Blocker(
+        reason=Reason.CABLING,
+        subject=f"{blame.node}/rail{blame.rail}",
+        detail=f"{_part(blame)} {end} is to blame: {detail}",
+        unblock=_EXCHANGE[blame.culprit],
+    )
+
+
+_EXCHANGE = {
+    Culprit.LINK: "Clean or exchange cable and optics of this link, then retry the node.",
+    Culprit.CABLE: "Exchange the cable, then retry the node.",
+    Culprit.OPTIC: "Clean the named optic and the cable's end in it, exchange it if that does not"
+    " help, then retry the node.",
+}
+
+
+def _part(blame: Blame) -> str:
+    if blame.culprit is Culprit.OPTIC:
+        return f"the optic at the {blame.end}'s end of the link to"
+    return "the cable to" if blame.culprit is Culprit.CABLE else "the link to"
+
+
+def _leaf(blame: Blame) -> Blocker:
+    what = "the leaf" if blame.culprit is Culprit.LEAF else "its way to other leaves"
+    return Blocker(
+        reason=Reason.FABRIC,
+        subject=blame.leaf,
+        detail=f"{what} is to blame: {blame.reason}",
+        unblock="Repair the leaf, then retry the nodes on it.",
+    )
+
+
+def _open(name: str, blame: Blame, held: str) -> Blocker:
+    detail = f"nobody is condemned: {held}" if held else f"not cleared: {blame}"
+    return Blocker(
+        reason=Reason.CHECK_SKIPPED,
+        subject=f"{name}/gate C",
+        detail=detail,
+        unblock="Retry the node when more partners are there; look at what is named first.",
+    )
+
+
+def _untested(name: str) -> Blocker:
+    return Blocker(
+        reason=Reason.UNREACHABLE,
+        subject=f"{name}/gate C",
+        detail="no test with it could be run",
+        unblock="It is tried again by itself; check that its system answers and has perftest.",
+    )
+
+
+def partners_of(session: FabricSession, name: str) -> tuple[str, ...]:
+    """Whom a node's tests were run with, as far as they told anything."""
+    met = {
+        other
+        for run in session.runs
+        if name in run.nodes and any(r.shown != "not_run" for r in run.results)
+        for other in run.nodes
+    }
+    return tuple(sorted(met - {name}))
+
+
+def summary(outcomes: Sequence[FabricOutcome]) -> Mapping[str, object]:
+    """A session's end as the journal keeps it."""
+    return {
+        "passed": [o.node for o in outcomes if o.passed],
+        "blocked": {o.node: str(o.blockers[0]) for o in outcomes if o.blockers},
+    }
+
+
+def unproved(name: str, results: Sequence[CheckResult]) -> tuple[Blocker, ...]:
+    """What its outputs, judged together, hold against a node that nobody accused."""
+    return tuple(
+        Blocker(
+            reason=Reason.CHECK_FAILED,
+            subject=f"{name}/{r.check}",
+            detail=r.findings[0].detail if r.findings else "it gave no reason",
+            unblock="Look at the session's evidence, then retry the node.",
+        )
+        for r in results
+        if r.verdict is not Verdict.PASS
+    )
+
+
+def failed(blockers: Sequence[Blocker]) -> CheckResult:
+    """A result that is no pass, with the first of what is in the way."""
+    skipped = blockers[0].reason in (Reason.CHECK_SKIPPED, Reason.UNREACHABLE, Reason.OUR_BUG)
+    return CheckResult(
+        check=CHECK,
+        gate=Gate.C,
+        verdict=Verdict.SKIPPED if skipped else Verdict.FAIL,
+        findings=tuple(
+            Finding(
+                part=b.subject,
+                severity=Severity.CONFIG if skipped else Severity.ISOLATE,
+                detail=b.detail,
+            )
+            for b in blockers[:8]
+        ),
+    )

@@ -1,0 +1,284 @@
+"""Finds the node, link or leaf that is to blame: which tests next, and who is proved guilty.
+
+`next_round` is asked again with everything that was observed until it answers with verdicts; a
+crash, a test that never ran or a second driver change nothing, since it remembers nothing.
+
+Everybody is screened first, near (within the unit) and then far (across units); whoever failed or
+sat out is tested again with partners that are known to be good, another one each time, until it is
+cleared or condemned by Wald's sequential test. A culprit needs at least three distinct known-good
+partners. Cable or optic are named by `isolation_ends`, and only with counters from both ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import islice
+
+from provisioner.planning.fault_location import round_robin as rounds
+from provisioner.planning.fault_location.isolation_blame import EVIDENCE_MAX, Judged, judge
+from provisioner.planning.fault_location.isolation_trials import Trials, trials_of
+from provisioner.planning.fault_location.isolation_words import (
+    Blame,
+    Cell,
+    Culprit,
+    Fabric,
+    FabricTest,
+    FabricTestKind,
+    IsolationPolicy,
+    Observation,
+    Round,
+    Shown,
+    Verdicts,
+)
+
+CANDIDATES_MAX = 64  # partners that are looked at for one suspect, of each sort
+
+
+def blame(fabric: Fabric, observations: Iterable[Observation], policy: IsolationPolicy) -> Verdicts:
+    """Who is to blame by what was observed so far, whatever is still open."""
+    seen = tuple(observations)
+    trials = trials_of(fabric, seen, policy)
+    judged = judge(trials)
+    return _verdicts(fabric, seen, policy, judged, _open(trials, judged))
+
+
+def next_round(
+    fabric: Fabric, observations: Iterable[Observation], policy: IsolationPolicy
+) -> Round | Verdicts:
+    """The tests to run next, or the verdicts if nothing is open or nothing more can be learned."""
+    seen = tuple(observations)
+    number = max((o.round_number for o in seen), default=-1) + 1
+    trials = trials_of(fabric, seen, policy)
+    judged = judge(trials)
+    needs = _open(trials, judged)
+    if number < policy.screenings and needs:
+        tests = _screening(fabric, trials, policy, number)
+        why = "screening within units" if number == 0 else "screening across units"
+    elif needs and not judged.held and number < policy.rounds_max:
+        tests = _suspects(trials, judged, needs, number)
+        why = f"{len(needs)} nodes are not cleared"
+    else:
+        tests = ()
+        why = ""
+    if not tests:
+        return _verdicts(fabric, seen, policy, judged, needs)
+    spent = sum(policy.minutes(t.kind) * len(t.nodes) for t in tests)
+    return Round(number=number, why=why, tests=tests, node_minutes=spent)
+
+
+def _open(trials: Trials, judged: Judged) -> dict[str, tuple[int, ...]]:
+    """Node -> rails that are neither cleared nor explained."""
+    found = {}
+    cut = _cut(judged)
+    leaf_of = trials.fabric.leaf_of
+    leaves_of_rail: dict[int, set[str]] = {}
+    for (_, rail), leaf in leaf_of.items():
+        leaves_of_rail.setdefault(rail, set()).add(leaf)
+    reachable = {rail for rail, leaves in leaves_of_rail.items() if len(leaves - cut) > 1}
+    for name, rails in trials.fabric.rails_of.items():
+        left = tuple(
+            rail
+            for rail in rails
+            if (name, rail) not in judged.explained
+            and not judged.left.clear(
+                (name, rail), far=rail in reachable and leaf_of[name, rail] not in cut
+            )
+        )
+        if left:
+            found[name] = left
+    return found
+
+
+def _cut(judged: Judged) -> set[str]:
+    """Leaves from which no test goes out any more: condemned, or their way out is in doubt."""
+    return {b.leaf for b in (*judged.blames, *judged.doubtful) if b.culprit is not Culprit.LINK}
+
+
+def _screening(
+    fabric: Fabric, trials: Trials, policy: IsolationPolicy, number: int
+) -> tuple[FabricTest, ...]:
+    """Everybody once: in pairs by the circle method, or in groups."""
+    units: dict[tuple[str, ...], list[str]] = {}
+    for node in fabric.nodes:
+        if node.links:
+            units.setdefault(fabric.group_of[node.name], []).append(node.name)
+    groups = list(units.values())
+    if policy.group_size > 2:
+        bunches = rounds.bunches(groups, policy.group_size, number)
+        return tuple(
+            _test(number, i, FabricTestKind.GROUP, bunch, _shared(trials, bunch))
+            for i, bunch in enumerate(bunches)
+        )
+    pairs = rounds.within(groups, number) if number == 0 else rounds.across(groups, number)
+    tests = []
+    for i, pair in enumerate(pairs):
+        rails = _shared(trials, pair)
+        if rails:
+            tests.append(_test(number, i, FabricTestKind.PAIR, pair, rails))
+    return tuple(tests)
+
+
+def _suspects(
+    trials: Trials, judged: Judged, needs: dict[str, tuple[int, ...]], number: int
+) -> tuple[FabricTest, ...]:
+    """Every open node with a partner that is good on its open rails, as far as there are any."""
+    bad = {b.node for b in judged.blames if b.culprit is Culprit.NODE}
+    idle: dict[tuple[str, ...], list[str]] = {}
+    for name in trials.fabric.rails_of:
+        if name not in needs and name not in bad:
+            idle.setdefault(trials.fabric.group_of[name], []).append(name)
+    for names in idle.values():
+        names.sort(key=lambda n: (trials.tested.get(n, 0), n))
+    used: set[str] = set()
+    tests: list[FabricTest] = []
+    order = sorted(needs, key=lambda n: (-len(needs[n]), trials.tested.get(n, 0), n))
+    for name in order:
+        worn = trials.tested.get(name, 0) >= trials.policy.trials_max
+        if name in used or name in bad or worn:
+            continue
+        partner = _partner(trials, judged, needs, name, idle, used, order)
+        if partner is None:
+            continue
+        used |= {name, partner}
+        rails = tuple(sorted({*needs[name], *needs.get(partner, ())}))
+        shared = _shared(trials, (name, partner))
+        rails = tuple(r for r in rails if r in shared)
+        kind = FabricTestKind.RAIL if 2 * len(rails) <= len(shared) else FabricTestKind.PAIR
+        tests.append(
+            _test(
+                number,
+                len(tests),
+                kind,
+                (name, partner),
+                rails if kind is FabricTestKind.RAIL else shared,
+            )
+        )
+    return tuple(tests)
+
+
+def _partner(
+    trials: Trials,
+    judged: Judged,
+    needs: dict[str, tuple[int, ...]],
+    name: str,
+    idle: dict[tuple[str, ...], list[str]],
+    used: set[str],
+    order: Sequence[str],
+) -> str | None:
+    """Another suspect that is good where this one is not, or a cleared node; never met before.
+
+    Near ones first until the suspect failed or passed with one on its own leaf: what fails near is
+    not the way between leaves.
+    """
+    left = judged.left
+    met = trials.partners.get(name, set())
+    free = (n for n in order if n != name and n not in used and n not in met)
+    for other in islice(free, CANDIDATES_MAX):
+        apart = not set(needs[other]) & set(needs[name])
+        if apart and _good(left, other, needs[name]) and _good(left, name, needs[other]):
+            return other
+    group = trials.fabric.group_of[name]
+    cut = _cut(judged)
+    leaves = {trials.fabric.leaf_of[name, r] for r in needs[name]}
+    near = [n for n in idle.get(group, ()) if n not in used and n not in met]
+    far = (
+        n
+        for g, names in idle.items()
+        if g != group
+        for n in names
+        if n not in used and n not in met and not _behind(trials, n, needs[name], cut)
+    )
+    was_near = any(t.local for r in needs[name] for t in left.by_cell.get((name, r), ()))
+    candidates = [] if leaves & cut else [*islice(far, CANDIDATES_MAX)]
+    candidates = [*candidates, *near] if was_near else [*near, *candidates]
+    mates = (n for n in order if n not in used and n not in met and n != name)
+    mates = (n for n in mates if trials.fabric.group_of[n] == group)
+    alone = not was_near and not any(_good(left, n, needs[name]) for n in near)
+    if alone and trials.tested.get(name, 0) >= 2 and (mate := next(mates, None)) is not None:
+        # no good neighbour: whether the open ones fail with each other tells leaf from uplink
+        return mate
+    for other in candidates:
+        if _good(left, other, needs[name]):
+            return other
+    # nobody is known to be good there: whoever was not met yet tells something still
+    unmet = [n for n in order if n != name and n not in used and n not in met]
+    if was_near and not leaves & cut:
+        unmet.sort(key=lambda n: trials.fabric.group_of[n] == group)
+    return unmet[0] if unmet else None
+
+
+def _behind(trials: Trials, name: str, rails: Sequence[int], cut: set[str]) -> bool:
+    """On a leaf that no test leaves any more, on one of these rails."""
+    return any(trials.fabric.leaf_of.get((name, r), "") in cut for r in rails)
+
+
+def _good(trials: Trials, name: str, rails: Sequence[int]) -> bool:
+    """Known to be good on all these rails."""
+    nobody: frozenset[str] = frozenset()
+    leaf_of = trials.fabric.leaf_of
+    return all((name, r) in leaf_of and trials.known_good((name, r), nobody) for r in rails)
+
+
+def _shared(trials: Trials, names: Sequence[str]) -> tuple[int, ...]:
+    """Rails that all these nodes have."""
+    rails = set(trials.fabric.rails_of[names[0]])
+    for name in names[1:]:
+        rails &= set(trials.fabric.rails_of[name])
+    return tuple(sorted(rails))
+
+
+def _test(
+    number: int, index: int, kind: FabricTestKind, nodes: Sequence[str], rails: tuple[int, ...]
+) -> FabricTest:
+    return FabricTest(name=f"r{number}t{index}", kind=kind, nodes=tuple(nodes), rails=rails)
+
+
+def _verdicts(
+    fabric: Fabric,
+    seen: Sequence[Observation],
+    policy: IsolationPolicy,
+    judged: Judged,
+    needs: dict[str, tuple[int, ...]],
+) -> Verdicts:
+    """Blame as verdicts; what stayed open is undecided, and held blame is too."""
+    tests = {o.test.name: o for o in seen}
+    opened = sum(len(rails) for rails in needs.values())
+    untested = tuple(sorted(n for n in needs if not _ran(n, tests.values())))
+    suspects = tuple(
+        _suspect(judged.left, (name, rail))
+        for name, rails in sorted(needs.items())
+        if name not in untested
+        for rail in rails
+    )
+    return Verdicts(
+        condemned=() if judged.held else judged.blames,
+        undecided=(*(judged.blames if judged.held else ()), *judged.doubtful, *suspects),
+        held=judged.held,
+        cleared=len(fabric.leaf_of) - len(judged.explained) - opened,
+        untested=untested,
+        rounds=len({o.round_number for o in seen}),
+        node_minutes=sum(policy.minutes(o.test.kind) * len(o.test.nodes) for o in tests.values()),
+    )
+
+
+def _ran(name: str, observations: Iterable[Observation]) -> bool:
+    return any(
+        name in o.test.nodes and any(r.shown is not Shown.NOT_RUN for r in o.results)
+        for o in observations
+    )
+
+
+def _suspect(trials: Trials, cell: Cell) -> Blame:
+    """A link that is neither cleared nor condemned, with what is known of it."""
+    failures, passes = trials.counted(cell)
+    names = sorted({t.end(cell)[0] for t in failures})
+    return Blame(
+        culprit=Culprit.LINK,
+        node=cell[0],
+        rail=cell[1],
+        leaf=trials.fabric.leaf_of[cell],
+        confidence=0.0,
+        reason=f"not decided: {len(failures)} failures with good partners, {passes} passes",
+        partners=tuple(names[:EVIDENCE_MAX]),
+        tests=tuple(sorted(t.test for t in failures)[:EVIDENCE_MAX]),
+    )

@@ -1,0 +1,279 @@
+"""Draws blame from trials: first leaves and their uplinks, then nodes, then single links.
+
+What explains most comes first, and what it explains is taken out before the next is asked: a node
+is not blamed for its leaf, nor a link for its node. More blame at once than a site plausibly has
+is a common cause (a bad image, a cut of power, a switch configuration): then nobody is condemned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import exp
+from statistics import median
+
+from provisioner.planning.fault_location.isolation_trials import Trial, Trials
+from provisioner.planning.fault_location.isolation_words import Blame, Cell, Culprit
+
+EVIDENCE_MAX = 32  # names of tests and partners in one blame
+HELD_MIN = 3  # so many may be condemned in any fabric, however small
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Who is to blame, what that explains, and the trials that are left."""
+
+    blames: tuple[Blame, ...]
+    explained: frozenset[Cell]  # cells of condemned nodes, links and leaves
+    left: Trials
+    doubtful: tuple[Blame, ...] = ()  # leaves one of whose uplinks is bad, and not known which
+    held: str = ""
+
+
+def judge(trials: Trials) -> Judged:
+    """All blame that the trials prove."""
+    leaves = _leaves(trials)
+    cells: set[Cell] = set()
+    for blame in leaves:
+        cells.update(trials.fabric.cells_of_leaf[blame.leaf])
+    left = trials.without(cells)
+    uplinks, doubtful = _uplinks(left, {b.leaf for b in leaves})
+    left = left.without((), [b.leaf for b in (*uplinks, *doubtful)])
+    down = _fallen(left, cells)
+    nodes = _nodes(left, cells)
+    for blame in nodes:
+        cells.update((blame.node, rail) for rail in trials.fabric.rails_of[blame.node])
+    left = left.without(cells)
+    links = _links(left, cells)
+    cells.update((blame.node, blame.rail) for blame in links)
+    blames = (*leaves, *uplinks, *nodes, *links)
+    left = left.without(cells)
+    return Judged(blames, frozenset(cells), left, tuple(doubtful), _held(trials, blames, down))
+
+
+def _leaves(trials: Trials) -> list[Blame]:
+    """Leaves on which most cells fail, whomever they are tested with."""
+    found = []
+    fallen = _fallen(trials)
+    for leaf, cells in sorted(trials.fabric.cells_of_leaf.items()):
+        if sum(trials.raw[c] < 0 for c in cells) < trials.policy.partners_min:
+            continue
+        failures, passes = _leaf_trials(trials, cells, across=None)
+        if not _fails_within(trials, failures, passes):
+            continue
+        standing = [c for c in cells if c[0] not in fallen]
+        bad = _negative(standing, failures, passes)
+        if 2 * len(bad) > len(standing) and _proved(trials, bad, failures, passes):
+            what = f"{len(bad)} of {len(cells)} links on it fail, with whomever they are tested"
+            found.append(_blame(trials, Culprit.LEAF, failures, len(passes), what, leaf=leaf))
+    return found
+
+
+def _fails_within(trials: Trials, failures: Sequence[Trial], passes: Sequence[Trial]) -> bool:
+    """Tests that stay on the leaf fail too: else it may be the way to other leaves."""
+    bad, good = sum(t.local for t in failures), sum(t.local for t in passes)
+    return bad >= trials.policy.partners_min and bad >= trials.policy.leaf_share * (bad + good)
+
+
+def _uplinks(trials: Trials, condemned: set[str]) -> tuple[list[Blame], list[Blame]]:
+    """Leaves whose nodes reach one another and no other leaf: condemned, and doubtful ones.
+
+    Two leaves that do not reach each other are both doubtful, unless one of them reaches a third.
+    """
+    cut: dict[str, tuple[list[Trial], list[Trial], int, int]] = {}
+    for leaf, cells in sorted(trials.fabric.cells_of_leaf.items()):
+        if leaf in condemned or not any(_crossing_failures(trials, c) for c in cells):
+            continue
+        failures, passes = _leaf_trials(trials, cells, across=True)
+        bad = _negative(cells, failures, passes)
+        tried = {c for t in (*failures, *passes) for c in (t.one, t.other)} & set(cells)
+        if 2 * len(bad) <= len(tried) or not _proved(trials, bad, failures, passes):
+            continue
+        inside_failed, inside_passed = _leaf_trials(trials, cells, across=False)
+        share = len(inside_passed) / max(1, len(inside_failed) + len(inside_passed))
+        if len(inside_passed) >= trials.policy.partners_min and share >= trials.policy.leaf_share:
+            cut[leaf] = failures, passes, len(bad), len(inside_passed)
+    found: tuple[list[Blame], list[Blame]] = ([], [])
+    for leaf, (failures, passes, bad_count, inside) in cut.items():
+        what = f"its nodes reach one another ({inside} tests), and {bad_count} reach no other leaf"
+        others = {trials.fabric.leaf_of[c] for t in failures for c in (t.one, t.other)}
+        sure = bool(others - set(cut) - {leaf})
+        verdict = _blame(trials, Culprit.UPLINK, failures, len(passes), what, leaf=leaf)
+        if not sure:
+            what = f"{verdict.reason}; it, or the other leaf, or the way between"
+            verdict = verdict.model_copy(update={"confidence": 0.0, "reason": what})
+        found[0 if sure else 1].append(verdict)
+    return found
+
+
+def _crossing_failures(trials: Trials, cell: Cell) -> bool:
+    return any(t.failed and not t.local for t in trials.by_cell.get(cell, ()))
+
+
+def _nodes(trials: Trials, explained: set[Cell]) -> list[Blame]:
+    """Nodes that fail on more than half of the rails that nothing else explains."""
+    found = []
+    for name, all_rails in trials.fabric.rails_of.items():
+        rails = [r for r in all_rails if (name, r) not in explained]
+        if len(rails) < 2 or 2 * sum(trials.raw[name, r] < 0 for r in rails) <= len(rails):
+            continue
+        failures: list[Trial] = []
+        bad, passes = 0, 0
+        per_partner: dict[str, int] = {}
+        for rail in rails:
+            counted, passed = trials.counted((name, rail))
+            if len(counted) > passed:
+                bad += 1
+                failures += counted
+                passes += passed
+                for partner in {t.end((name, rail))[0] for t in counted}:
+                    per_partner[partner] = per_partner.get(partner, 0) + 1
+        partners = [p for p, times in per_partner.items() if 2 * times > bad]
+        score = (len(failures) - passes) * trials.weight
+        if (
+            2 * bad > len(rails)
+            and len(partners) >= trials.policy.partners_min
+            and score >= trials.condemn_at
+        ):
+            what = f"it fails on {bad} of {len(rails)} rails"
+            found.append(_blame(trials, Culprit.NODE, failures, passes, what, node=name))
+    return found
+
+
+def _links(trials: Trials, explained: set[Cell]) -> list[Blame]:
+    """Single cells that fail with enough partners which are good on this rail."""
+    found = []
+    for cell, leaf in trials.fabric.leaf_of.items():
+        if cell in explained or trials.raw[cell] >= 0:
+            continue
+        failures, passes = trials.counted(cell)
+        partners = {t.end(cell)[0] for t in failures}
+        if (
+            len(partners) >= trials.policy.partners_min
+            and (len(failures) - passes) * trials.weight >= trials.condemn_at
+        ):
+            what = "its other rails do not explain it"
+            found.append(
+                _blame(
+                    trials,
+                    Culprit.LINK,
+                    failures,
+                    passes,
+                    what,
+                    node=cell[0],
+                    rail=cell[1],
+                    leaf=leaf,
+                )
+            )
+    return found
+
+
+def _fallen(trials: Trials, explained: Iterable[Cell] = ()) -> set[str]:
+    """Nodes that fail on most of their rails: not their leaves' fault."""
+    gone = frozenset(explained)
+    open_rails = {
+        name: [r for r in rails if (name, r) not in gone]
+        for name, rails in trials.fabric.rails_of.items()
+    }
+    return {
+        name
+        for name, rails in open_rails.items()
+        if len(rails) > 1 and 2 * sum(trials.raw[name, r] < 0 for r in rails) > len(rails)
+    }
+
+
+def _leaf_trials(
+    trials: Trials, cells: Sequence[Cell], *, across: bool | None
+) -> tuple[list[Trial], list[Trial]]:
+    """Counted failures and passes through a leaf; `across`: only to other leaves, or only within.
+
+    Within the leaf a failure needs no known-good end: the leaf is what both ends share.
+    """
+    own = frozenset(c[0] for c in cells)
+    failures: dict[tuple[str, int], Trial] = {}
+    passes: dict[tuple[str, int], Trial] = {}
+    for cell in cells:
+        for trial in trials.by_cell.get(cell, ()):
+            if across is not None and trial.local is across:
+                continue
+            key = trial.test, cell[1]
+            if not trial.failed:
+                passes[key] = trial
+            elif trial.local or trials.known_good(trial.end(cell), own):
+                failures[key] = trial
+    return list(failures.values()), list(passes.values())
+
+
+def _negative(
+    cells: Iterable[Cell], failures: Iterable[Trial], passes: Iterable[Trial]
+) -> list[Cell]:
+    """The cells with more counted failures than passes."""
+    net: dict[Cell, int] = {}
+    for sign, trials in ((1, failures), (-1, passes)):
+        for trial in trials:
+            for cell in (trial.one, trial.other):
+                net[cell] = net.get(cell, 0) + sign
+    return [c for c in cells if net.get(c, 0) > 0]
+
+
+def _proved(
+    trials: Trials, bad: Sequence[Cell], failures: Sequence[Trial], passes: Sequence[Trial]
+) -> bool:
+    """Enough cells, enough partners, a clear majority, and no chance that noise alone shows it."""
+    enough = trials.policy.partners_min
+    partners = {c[0] for t in failures for c in (t.one, t.other)} - {c[0] for c in bad[:1]}
+    share = len(failures) / max(1, len(failures) + len(passes))
+    score = (len(failures) - len(passes)) * trials.weight
+    return (
+        len(bad) >= enough
+        and len(partners) >= enough
+        and share >= trials.policy.leaf_share
+        and score >= trials.condemn_at
+    )
+
+
+def _blame(
+    trials: Trials,
+    culprit: Culprit,
+    failures: Sequence[Trial],
+    passes: int,
+    what: str,
+    *,
+    node: str = "",
+    rail: int = -1,
+    leaf: str = "",
+) -> Blame:
+    """The record, with its evidence in a fixed order."""
+    names = {c[0] for t in failures for c in (t.one, t.other)} - {node}
+    ratios = [t.ratio for t in failures if t.ratio is not None and t.slow]
+    slow = median(ratios) if len(ratios) * 2 > len(failures) else None
+    verb = "were slow" if slow is not None else "failed"
+    score = (len(failures) - passes) * trials.weight
+    chance = len(trials.fabric.leaf_of) * exp(-max(0.0, score))
+    return Blame(
+        culprit=culprit,
+        node=node,
+        rail=rail,
+        leaf=leaf,
+        confidence=round(max(0.0, 1.0 - chance), 9),
+        reason=f"{what}; {len(failures)} results with {len(names)} nodes {verb}, {passes} passed",
+        slow=slow,
+        partners=tuple(sorted(names)[:EVIDENCE_MAX]),
+        tests=tuple(sorted({t.test for t in failures})[:EVIDENCE_MAX]),
+    )
+
+
+def _held(trials: Trials, blames: Sequence[Blame], down: set[str]) -> str:
+    """Why all this blame is held back; "" if it is not. `down`: fail on most rails, proved or not.
+
+    If so many fail, there are too few good partners to prove anything on any of them.
+    """
+    nodes = len({b.node for b in blames if b.node} | down)
+    leaves = len({b.leaf for b in blames if b.culprit in (Culprit.LEAF, Culprit.UPLINK)})
+    for count, whole, what in (
+        (nodes, len(trials.fabric.nodes), "nodes"),
+        (leaves, len(trials.fabric.cells_of_leaf), "leaves"),
+    ):
+        if count > max(HELD_MIN, trials.policy.held_share * whole):
+            return f"{count} of {whole} {what} at once: look for a common cause first"
+    return ""

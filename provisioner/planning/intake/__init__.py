@@ -1,0 +1,1 @@
+"""Hardware lists, NetBox and first readings compared with what was ordered. Pure."""

@@ -1,0 +1,288 @@
+"""What a host's own commands say about its components: raw outputs in, records and gaps out.
+
+Output of a host is hostile until parsed: anything that does not fit is a gap, never a guess.
+Formats: docs/in-band.md; `nvidia-smi --query-gpu`, `mlxfwmanager --query-format xml`,
+`mlxconfig -e -j`, `dpkg-query -W`.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Iterable, Mapping
+
+from provisioner.checks.check import Unreadable
+from provisioner.checks.readers.nic_listing import cards_of
+from provisioner.components.host_os import HOST_OS, STAMP
+from provisioner.model import host_packages
+from provisioner.model.base import Record
+from provisioner.model.health import Evidence
+from provisioner.model.inventory import Activation, Component, Device, DeviceKind
+from provisioner.model.node import BmcRef
+from provisioner.model.outcome import Gap, Reason
+
+COMMANDS: tuple[tuple[str, str, float], ...] = (
+    ("boot_id", "cat /proc/sys/kernel/random/boot_id", 20.0),
+    (
+        "gpus",
+        (
+            "nvidia-smi --query-gpu=index,uuid,serial,name,pci.bus_id,vbios_version,driver_version "
+            "--format=csv,noheader"
+        ),
+        120.0,
+    ),
+    (
+        "packages",
+        host_packages.QUERY,
+        60.0,
+    ),
+    ("system", f"cat {STAMP} /etc/os-release", 20.0),
+    # util-linux lsblk(8): whole drives only; all that is on them is left out
+    ("drives", "lsblk --json --nodeps --output NAME,TYPE,SERIAL,TRAN,RM", 30.0),
+    ("nics", "mlxfwmanager --query-format xml", 300.0),
+    ("nic_config", "mlxconfig -e -j /dev/stdout q", 300.0),
+)
+
+DRIVES_MAX = 256  # block devices of one host; loops and RAM disks are among them
+
+_BUILD = re.compile(r"-\d+(ubuntu[\w.~]*)?$")  # a package's own revision: "535.129.03-1"
+
+
+class InbandFacts(Record):
+    """Components and devices that only the host itself can show."""
+
+    boot_id: str | None
+    components: tuple[Component, ...]
+    devices: tuple[Device, ...]
+    gaps: tuple[Gap, ...]
+    drives: tuple[str, ...] = ()  # serials of the drives of the host, sorted
+
+
+def read(
+    outputs: Mapping[str, Evidence],
+    cards: tuple[BmcRef, ...],
+    profiles: Mapping[str, Mapping[str, str]],
+) -> InbandFacts:
+    """Read every output of `COMMANDS`; `cards` gives the BlueFields their slots."""
+    gaps: list[Gap] = []
+    boot = outputs["boot_id"].text.strip() if outputs["boot_id"].exit_code == 0 else ""
+    if not re.fullmatch(r"[0-9a-f-]{36}", boot):
+        gaps.append(_gap(outputs["boot_id"], "no boot id"))
+        boot = ""
+    components = [*_gpu_driver(outputs["gpus"], gaps), *_packages(outputs["packages"], gaps)]
+    if "system" in outputs:
+        components += _system(outputs["system"])
+    devices, firmware = _nics(outputs["nics"], cards, gaps)
+    components += firmware
+    components += _nic_config(outputs["nic_config"], cards, profiles, gaps)
+    return InbandFacts(
+        boot_id=boot or None,
+        components=tuple(components),
+        devices=tuple(devices),
+        gaps=tuple(gaps),
+        drives=_drives(outputs["drives"], gaps) if "drives" in outputs else (),
+    )
+
+
+def _drives(evidence: Evidence, gaps: list[Gap]) -> tuple[str, ...]:
+    """Return the serials of the drives in the host, as `lsblk` lists them.
+
+    USB devices are left out: BMCs show their virtual media so, with serials of their own.
+    """
+    try:
+        listed = json.loads(evidence.text)["blockdevices"]
+        shown = [d for d in listed[:DRIVES_MAX] if d["type"] == "disk" and d["tran"] != "usb"]
+        found = {d["serial"].strip() for d in shown if d["serial"]}
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        gaps.append(_gap(evidence, "not the list of drives of lsblk"))
+        return ()
+    return tuple(sorted(s for s in found if re.fullmatch(r"[!-~]([ -~]{0,62}[!-~])?", s)))
+
+
+def _gap(evidence: Evidence, detail: str, reason: Reason = Reason.MALFORMED) -> Gap:
+    return Gap(reason=reason, source=evidence.source, detail=detail)
+
+
+def _system(evidence: Evidence) -> Iterable[Component]:
+    """`host.os`: the image that the stamp names, else what os-release says, else nothing.
+
+    Nobody needs it unless it is pinned, so its absence is no gap: the planner says what it misses.
+    """
+    said = dict(
+        line.partition("=")[::2] for line in evidence.text.splitlines()[:100] if "=" in line
+    )
+    image = said.get("IMAGE", "").strip()
+    if not image:
+        image = " ".join(said.get(k, "").strip(" \"'") for k in ("ID", "VERSION_ID")).strip()
+    if not re.fullmatch(r"[!-~]+( [!-~]+)*", image) or len(image) > 100:
+        return ()
+    return (_component(HOST_OS, "host", image, evidence, updateable=True),)
+
+
+def _gpu_driver(evidence: Evidence, gaps: list[Gap]) -> Iterable[Component]:
+    """One `host.driver`, if all GPUs name the same."""
+    try:
+        rows = [[c.strip() for c in row] for row in csv.reader(evidence.text.splitlines()) if row]
+    except csv.Error as error:  # a field without end
+        gaps.append(_gap(evidence, f"not the table of nvidia-smi: {error}"))
+        return ()
+    drivers = {row[6] for row in rows if len(row) == 7 and re.fullmatch(r"[\d.]+", row[6])}
+    if evidence.exit_code != 0 or len(drivers) != 1:
+        gaps.append(_gap(evidence, f"driver versions seen: {sorted(drivers)!s:.200}"))
+        return ()
+    return (_component("host.driver", "host", drivers.pop(), evidence),)
+
+
+def _component(
+    kind: str, slot: str, version: str | None, evidence: Evidence, **more: object
+) -> Component:
+    return Component.model_validate(
+        {"kind": kind, "slot": slot, "version": version, "source": evidence.source, **more}
+    )
+
+
+def _packages(evidence: Evidence, gaps: list[Gap]) -> Iterable[Component]:
+    found: dict[str, set[str]] = {}
+    for line in evidence.text.splitlines():
+        parts = line.split()
+        if len(parts) < 3 or not parts[2].startswith("ii"):
+            continue  # not installed; no such package
+        if (known := host_packages.component(parts[0], parts[1])) is not None:
+            kind, version = known
+            version = _BUILD.sub("", version) if kind == "host.fabric_manager" else version
+            found.setdefault(kind, set()).add(version)
+    missing = [kind for kind in host_packages.NEEDED if kind not in found]
+    gaps += [_gap(evidence, f"{k} is not installed", Reason.VERSION_MISSING) for k in missing]
+    gaps += [  # which of them runs, nobody can tell from here
+        _gap(evidence, f"{kind} is installed as {sorted(versions)!s:.200}", Reason.DUPLICATE)
+        for kind, versions in found.items()
+        if len(versions) > 1
+    ]
+    return [
+        _component(kind, "host", min(versions) if len(versions) == 1 else None, evidence)
+        for kind, versions in sorted(found.items())
+    ]
+
+
+def _nics(
+    evidence: Evidence, cards: tuple[BmcRef, ...], gaps: list[Gap]
+) -> tuple[list[Device], list[Component]]:
+    try:
+        listed = cards_of(evidence.text)
+    except Unreadable as error:
+        gaps.append(_gap(evidence, str(error)))
+        return [], []
+    devices: list[Device] = []
+    components: list[Component] = []
+    for nic in listed:
+        card = _card(cards, nic.mac, nic.pci)
+        slot = card.name if card else nic.pci
+        if not slot or any(d.slot == slot for d in devices):
+            reason = Reason.DUPLICATE if slot else Reason.MALFORMED
+            gaps.append(_gap(evidence, f"a second or nameless device {slot!r:.60}", reason))
+            continue
+        if nic.version is None:
+            gaps.append(_gap(evidence, f"{slot}: no firmware version", Reason.VERSION_MISSING))
+        kind = _nic_kind(nic.type, card)
+        devices.append(
+            Device(
+                kind=DeviceKind.DPU if kind == "bluefield.nic" else DeviceKind.NIC,
+                slot=slot,
+                part=nic.part or None,
+                mac=nic.mac or None,
+                pci=nic.pci or None,
+                source=evidence.source,
+            )
+        )
+        waits = nic.running is not None and nic.running != nic.burned
+        components.append(
+            _component(
+                kind,
+                slot,
+                nic.version,
+                evidence,
+                staged=nic.burned if waits else None,
+                pending=Activation.COLD_BOOT if waits else None,
+                updateable=True,
+            )
+        )
+    return devices, components
+
+
+def _card(cards: tuple[BmcRef, ...], mac: str, pci: str) -> BmcRef | None:
+    by_mac = [c for c in cards if c.base_mac and c.base_mac == mac]
+    by_pci = [c for c in cards if c.pci and c.pci == pci]
+    return next(iter(by_mac or by_pci), None)
+
+
+def _nic_kind(device_type: str, card: BmcRef | None) -> str:
+    if "BlueField" in device_type:
+        return "bluefield.nic" if card is not None and card.kind == "dpu" else "supernic.nic"
+    kinds = {"ConnectX7": "nic.cx7", "ConnectX8": "nic.cx8"}
+    return next((k for name, k in kinds.items() if device_type.startswith(name)), "nic.other")
+
+
+def _nic_config(
+    evidence: Evidence,
+    cards: tuple[BmcRef, ...],
+    profiles: Mapping[str, Mapping[str, str]],
+    gaps: list[Gap],
+) -> Iterable[Component]:
+    """`nic.config` of each SuperNIC: the profile whose every parameter is current.
+
+    "none" is a version of its own: no profile of the matrix is in force.
+    """
+    try:
+        document = json.loads(evidence.text[max(evidence.text.find("{"), 0) :])
+        devices = [d for d in document.values() if isinstance(d, dict)]
+    except (ValueError, AttributeError, RecursionError) as error:
+        gaps.append(_gap(evidence, f"not the JSON of mlxconfig: {error}"))
+        return []
+    components: list[Component] = []
+    supernics = {c.pci.removeprefix("0000:"): c for c in cards if c.kind == "supernic" and c.pci}
+    for device in devices:
+        pci = str(device.get("device", "")).lower().removeprefix("0000:")
+        table = device.get("tlv_configuration")
+        if pci not in supernics or not isinstance(table, dict):
+            continue
+        card = supernics.pop(pci)  # of two entries for one card the first counts
+        current, following = _profile(table, profiles, "current"), _profile(table, profiles, "next")
+        components.append(
+            _component(
+                "nic.config",
+                card.name,
+                current,
+                evidence,
+                staged=following if following != current else None,
+                pending=Activation.COLD_BOOT if following != current else None,
+            )
+        )
+    gaps.extend(
+        _gap(evidence, f"{card.name}: no configuration", Reason.VERSION_MISSING)
+        for card in supernics.values()
+    )
+    return components
+
+
+def _profile(
+    table: Mapping[str, object], profiles: Mapping[str, Mapping[str, str]], when: str
+) -> str:
+    values = {
+        name: _value(entry.get(f"{when}_value"))
+        for name, entry in table.items()
+        if isinstance(entry, dict)
+    }
+    fitting = [
+        name
+        for name, wanted in profiles.items()
+        if wanted and all(values.get(k) == _value(v) for k, v in wanted.items())
+    ]
+    # of two that fit, the one that asks for more is the one that was written
+    return max(fitting, key=lambda name: (len(profiles[name]), name), default="none")
+
+
+def _value(raw: object) -> str:
+    """ "True(1)" and 1 and "1" are the same value to mlxconfig."""
+    match = re.fullmatch(r".*\((-?\w+)\)", str(raw))
+    return match.group(1) if match else str(raw)

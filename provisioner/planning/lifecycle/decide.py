@@ -1,0 +1,326 @@
+"""What to do next with a node: one pure function of what was seen just now.
+
+The table of states is in `journey.py`. `control/node/reconciler.py` observes, asks `decide`,
+carries out the answer and records it; it has no opinions of its own.
+"""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from provisioner.model.base import Record
+from provisioner.model.certificate import Certificate
+from provisioner.model.fabric_session import FabricOutcome
+from provisioner.model.health import HealthReport
+from provisioner.model.inventory import Inventory
+from provisioner.model.node import Node, NodeKind, Placement, State
+from provisioner.model.outcome import Blocker, Reason
+from provisioner.model.plan import Plan, Step
+from provisioner.model.tenant import PortPlacement
+from provisioner.planning.certification.check_selection import Selection
+from provisioner.planning.erasure.drives import describe_strange_drives
+from provisioner.planning.fault_location.fabric_session import proved
+from provisioner.planning.lifecycle.journey import may_enter
+
+# Failures that pass by themselves: the same turn is tried again until the state's limit.
+PASSING: frozenset[Reason] = frozenset(
+    {
+        Reason.UNREACHABLE,
+        Reason.ACCOUNT_LOCKED,
+        Reason.BUSY,
+        Reason.SWITCH_REFUSED,
+        Reason.PRECONDITION,
+        Reason.MALFORMED,
+    }
+)
+OURS = frozenset({Reason.OVERLOADED})  # passing, and never the node's fault
+# In a row, without any success between: then a passing failure is a lasting one.
+PASSING_FAILURES_MAX = 12
+
+
+IN_FLIGHT_POLLS = 4
+
+
+class View(Record):
+    """What was observed for this turn. Each turn observes anew; nothing is carried over."""
+
+    inventory: Inventory | None = None
+    unseen: tuple[Blocker, ...] = ()  # why there is no (complete) inventory
+    identified: bool = False  # credentials are ours, DPUs paired, profile chosen
+    placement: Placement | None = None  # None: not read in this turn
+    vrf: str = ""
+    trespass: tuple[PortPlacement, ...] = ()  # ports in a customer's VRF without a handover
+    foreign: tuple[Blocker, ...] = ()  # why a stranger's ports may not be moved
+    plan: Plan | None = None
+    selection: Selection | None = None  # which checks what changed asks for
+    report: HealthReport | None = None  # only if it judged exactly this inventory and this boot
+    report_blockers: tuple[Blocker, ...] = ()  # what keeps a certificate back
+    fabric: FabricOutcome | None = None  # what tests among nodes said of it after that report
+    fabric_wait: str = ""  # it waits for that, and was not looked at; what for
+    fabric_late: tuple[Blocker, ...] = ()  # it waits too long
+    in_session: bool = False  # it is tested with others now
+    certificate: Certificate | None = None
+    certificate_blockers: tuple[Blocker, ...] = ()  # why the one in force is not valid any more
+    neighbours_busy: tuple[str, ...] = ()  # switches of this node's ports that are being upgraded
+    owed: tuple[Blocker, ...] = ()  # why it must be erased before anything else
+    strange_drives: tuple[str, ...] = ()  # that were neither delivered with it nor erased
+    repair: str | None = None  # it has a case: "" is due now, else what it waits for
+    tenant_vrf: str = ""  # VRF of the tenant that the node is allocated to
+
+
+class Enter(Record):
+    """Go to another state. `owes_erasure`: a drive was exchanged, it is a stranger's."""
+
+    state: State
+    why: str
+    blockers: tuple[Blocker, ...] = ()
+    owes_erasure: bool = False
+    expired: bool = False  # for no other reason than the certificate's time: it is not revoked
+
+
+class Identify(Record):
+    """Take over credentials, pair, choose the profile."""
+
+
+class Fence(Record):
+    """Bring every port into the maintenance VRF, proved by read-back.
+
+    `trespass`: ports that stand in a customer's VRF without a handover.
+    """
+
+    trespass: tuple[PortPlacement, ...] = ()
+
+
+class Sanitize(Record):
+    """Boot the maintenance image and erase everything that may hold its last tenant's data."""
+
+
+class Execute(Record):
+    """Carry out one step of the plan."""
+
+    step: Step
+
+
+class Validate(Record):
+    """Run the health checks."""
+
+
+class Prove(Record):
+    """Take over what tests among nodes said of it, and look for what they have left behind."""
+
+
+class Certify(Record):
+    """Issue a certificate and enter `certified`."""
+
+
+class Release(Record):
+    """Bring every port into the tenant's VRF, with proof, and enter `released`."""
+
+    vrf: str
+
+
+class Mend(Record):
+    """One step of the node's repair case: evidence, diagnosis, a remedy, or its way back."""
+
+
+class Wait(Record):
+    """Look again after `after_s` seconds."""
+
+    after_s: float = Field(gt=0)
+    why: str
+
+
+class Rest(Record):
+    """Nothing to do until something changes: the operation ends."""
+
+    why: str
+
+
+Turn = (
+    Enter
+    | Identify
+    | Fence
+    | Sanitize
+    | Execute
+    | Validate
+    | Prove
+    | Certify
+    | Release
+    | Mend
+    | Wait
+    | Rest
+)
+
+
+def decide(node: Node, view: View, poll_s: float) -> Turn:
+    """What to do with this node now, from what was seen now."""
+    if view.unseen:
+        return after_failure(node, view.unseen, failures=1, retry_s=poll_s)
+    return _DECISIONS[node.state](node, view, poll_s)
+
+
+def after_failure(
+    node: Node, blockers: tuple[Blocker, ...], *, failures: int, retry_s: float
+) -> Turn:
+    """What follows when a turn failed for the `failures`-th time in a row.
+
+    Passing causes are waited out with doubling pauses; anything else ends in quarantine, where
+    the table allows it. A node that cannot be fenced never leaves for quarantine: it keeps its
+    state, because nobody may believe that it is isolated.
+    """
+    assert blockers
+    ours = all(b.reason in OURS for b in blockers)
+    passing = all(b.reason in PASSING | OURS for b in blockers)
+    if ours or (passing and failures <= PASSING_FAILURES_MAX):
+        return Wait(after_s=retry_s * 2 ** min(failures - 1, 5), why=str(blockers[0]))
+    if may_enter(node, State.QUARANTINED, node.placement):
+        return Enter(state=State.QUARANTINED, why=str(blockers[0]), blockers=blockers)
+    return Wait(after_s=retry_s * 2**5, why=str(blockers[0]))
+
+
+def _discovered(node: Node, view: View, _poll_s: float) -> Turn:
+    if not view.identified:
+        return Identify()
+    return Enter(state=State.INTAKE, why="identified")
+
+
+def _intake(node: Node, view: View, _poll_s: float) -> Turn:
+    if view.foreign:  # another system's, or a customer's: it may serve
+        return Enter(state=State.QUARANTINED, why=str(view.foreign[0]), blockers=view.foreign)
+    if node.kind is NodeKind.HOST and view.placement is not Placement.MAINTENANCE:
+        return Fence(trespass=view.trespass)
+    return Enter(state=State.CONVERGING, why="fenced, parts and place as planned")
+
+
+def _converging(node: Node, view: View, poll_s: float) -> Turn:
+    if node.kind is NodeKind.HOST and view.placement is not Placement.MAINTENANCE:
+        return Fence(trespass=view.trespass)
+    if view.owed:
+        return Sanitize()
+    assert view.plan is not None
+    if view.plan.blockers:
+        first = view.plan.blockers[0]
+        return Enter(state=State.QUARANTINED, why=str(first), blockers=view.plan.blockers)
+    if view.plan.in_flight:
+        # a background copy takes 10 to 20 minutes (facts: redfish 3.1): no need to look often
+        why = f"in flight: {', '.join(view.plan.in_flight[:3])}"
+        return Wait(after_s=IN_FLIGHT_POLLS * poll_s, why=why)
+    if not view.plan.steps:
+        if view.neighbours_busy:
+            # here, not in validating: a switch does not go down under a host that is validated
+            return Wait(after_s=poll_s, why=f"{view.neighbours_busy[0]} is being upgraded")
+        return Enter(state=State.VALIDATING, why="every component runs its pin")
+    return Execute(step=view.plan.steps[0])
+
+
+def _validating(node: Node, view: View, poll_s: float) -> Turn:
+    if view.placement not in (None, Placement.MAINTENANCE) and node.kind is NodeKind.HOST:
+        return Fence(trespass=view.trespass)
+    if view.owed:
+        return Enter(state=State.CONVERGING, why=str(view.owed[0]))
+    if view.strange_drives:
+        return _erase_strange_drives(node, view)
+    if view.fabric_wait:
+        return _waiting_for_partners(view, poll_s)
+    assert view.plan is not None
+    if not view.plan.done:
+        return Enter(state=State.CONVERGING, why="drift: not every component runs its pin")
+    if view.report is None and view.neighbours_busy:
+        # that switch may be waiting for us to leave
+        return Enter(state=State.CONVERGING, why=f"{view.neighbours_busy[0]} is being upgraded")
+    if view.report is None and view.selection is not None and view.selection.blocker is not None:
+        blocker = view.selection.blocker
+        return Enter(state=State.QUARANTINED, why=str(blocker), blockers=(blocker,))
+    if view.report is None:
+        return Validate()
+    if view.fabric is not None and not proved(view.report):
+        return Prove()
+    accused = view.fabric.blockers if view.fabric is not None else ()
+    if found := accused or view.report_blockers:  # the culprit's name before what it brought about
+        return Enter(state=State.QUARANTINED, why=str(found[0]), blockers=found)
+    if view.selection is not None and view.selection.fabric and not proved(view.report):
+        return Enter(state=State.CONVERGING, why="gate C is demanded since it was validated")
+    return Certify()
+
+
+def _erase_strange_drives(node: Node, view: View) -> Turn:
+    """Back to where it is erased; its certificate ends with that."""
+    why = str(describe_strange_drives(node.id, view.strange_drives))
+    return Enter(state=State.CONVERGING, why=why, owes_erasure=True)
+
+
+def _waiting_for_partners(view: View, poll_s: float) -> Turn:
+    if view.neighbours_busy and not view.in_session:
+        # that switch may be waiting for us to leave
+        return Enter(state=State.CONVERGING, why=f"{view.neighbours_busy[0]} is being upgraded")
+    if view.fabric_late:
+        why = str(view.fabric_late[0])
+        return Enter(state=State.QUARANTINED, why=why, blockers=view.fabric_late)
+    return Wait(after_s=poll_s, why=view.fabric_wait)
+
+
+def _certified(node: Node, view: View, poll_s: float) -> Turn:
+    if view.placement not in (None, Placement.MAINTENANCE):
+        # a release that was cut short is taken back whole, then begun again
+        return Fence(trespass=view.trespass)
+    if node.served and node.served != node.tenant:
+        return Enter(state=State.CONVERGING, why=f"it served {node.served}")
+    if view.strange_drives:
+        return _erase_strange_drives(node, view)
+    if view.certificate is None or view.certificate_blockers:
+        why = str(view.certificate_blockers[0]) if view.certificate_blockers else "no certificate"
+        reasons = {b.reason for b in view.certificate_blockers}
+        expired = reasons == {Reason.CERTIFICATE_EXPIRED}
+        return Enter(state=State.CONVERGING, why=why, expired=expired)
+    if node.kind is NodeKind.SWITCH:
+        return Enter(state=State.RELEASED, why="back in service")
+    if not view.tenant_vrf:
+        return Rest(why="certified, waits for a tenant")
+    if view.in_session:  # it is lent; its tests end within minutes
+        return Wait(after_s=poll_s, why="it is tested with others")
+    if view.neighbours_busy:
+        return Wait(after_s=poll_s, why=f"{view.neighbours_busy[0]} is being upgraded")
+    return Release(vrf=view.tenant_vrf)
+
+
+def _released(node: Node, view: View, _poll_s: float) -> Turn:
+    if view.certificate_blockers:
+        return Rest(why=f"attention: {view.certificate_blockers[0]}")
+    return Rest(why="released")
+
+
+def _draining(node: Node, view: View, _poll_s: float) -> Turn:
+    if node.kind is NodeKind.HOST and view.placement is not Placement.MAINTENANCE:
+        return Fence(trespass=view.trespass)
+    if view.repair is not None:  # before it is erased: that boots it, and evidence is gone
+        return Enter(state=State.REPAIRING, why="fenced; it has a repair case")
+    if view.owed:
+        return Sanitize()
+    return Enter(state=State.CONVERGING, why="fenced into the maintenance tenant")
+
+
+def _resting(node: Node, view: View, _poll_s: float) -> Turn:
+    why = str(node.blockers[0]) if node.blockers else node.state.value
+    return Rest(why=why)
+
+
+def _repairing(node: Node, view: View, poll_s: float) -> Turn:
+    if view.repair is None:
+        return _resting(node, view, poll_s)
+    if view.trespass:
+        return Fence(trespass=view.trespass)
+    return Rest(why=view.repair) if view.repair else Mend()
+
+
+_DECISIONS = {
+    State.DISCOVERED: _discovered,
+    State.INTAKE: _intake,
+    State.CONVERGING: _converging,
+    State.VALIDATING: _validating,
+    State.CERTIFIED: _certified,
+    State.RELEASED: _released,
+    State.DRAINING: _draining,
+    State.QUARANTINED: _resting,
+    State.REPAIRING: _repairing,
+    State.RETIRED: _resting,
+}

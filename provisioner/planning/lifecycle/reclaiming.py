@@ -1,0 +1,66 @@
+"""What taking a node back from its tenant does, before it is done; and whether it can come back.
+
+A reclaimed node is erased, and with its disks goes the operating system. It serves again only if
+its release pins one to write. Pure.
+"""
+
+from __future__ import annotations
+
+from provisioner.components.host_os import HOST_OS
+from provisioner.model.erasure import ErasurePolicy
+from provisioner.model.matrix import Matrix
+from provisioner.model.node import Node, NodeKind
+from provisioner.model.outcome import Blocker, Reason
+from provisioner.planning.erasure.erasure import owed
+from provisioner.planning.lifecycle.explain_words import span, word
+
+
+def find_return_obstacles(
+    drained: Node, matrix: Matrix, policy: ErasurePolicy
+) -> tuple[Blocker, ...]:
+    """Return why the node cannot serve again after its erasure; empty if nothing is in the way.
+
+    `drained` is the node as the request would leave it.
+    """
+    if drained.kind is not NodeKind.HOST or not owed(drained, policy):
+        return ()
+    release, profile = drained.release, drained.profile
+    pinned = matrix.releases.get(release)
+    if pinned is None or profile not in pinned.profiles:
+        if pinned is None:
+            detail = "it runs no release of the matrix"
+        else:
+            detail = f"{release} has no profile {word(profile) or '-'}"
+        return (_obstacle(drained, detail, "Name the matrix that the daemon has."),)
+    pin = pinned.profiles[profile].pins.get(HOST_OS)
+    if pin is not None and pin.known and pin.artifact:
+        return ()
+    detail = f"{release} pins no {HOST_OS} to write after its disks were erased"
+    return (_obstacle(drained, detail, f"Pin {HOST_OS} in an overlay, with image and digest."),)
+
+
+def describe_reclaim(
+    node: Node, drained: Node, policy: ErasurePolicy, now: float
+) -> tuple[str, ...]:
+    """Return the sentences that a person reads before a node is taken from its tenant."""
+    tenant = node.tenant or node.served
+    lines = [
+        f"{node.id} serves {tenant} (VRF {node.vrf}), for {span(now - node.entered_at)} now.",
+        f"It is taken from {tenant}: its {len(node.ports)} ports go into the maintenance network.",
+    ]
+    if owed(drained, policy):
+        lines.append("Then its disks are erased: nothing on them can be brought back.")
+    else:
+        lines.append(f"Its disks are not erased: it stays allocated to {drained.tenant}.")
+    then = f"goes back to {drained.tenant}" if drained.tenant else "waits for a tenant"
+    lines.append(f"It is brought to {node.release}, checked, certified, and {then}.")
+    return tuple(lines)
+
+
+def _obstacle(node: Node, detail: str, unblock: str) -> Blocker:
+    return Blocker(
+        reason=Reason.MISSING_ARTIFACT,
+        subject=node.id,
+        detail=f"it could not come back: {detail}",
+        unblock=f"{unblock} Or say that it need not come back (accept_no_return).",
+    )

@@ -1,0 +1,1 @@
+"""The pinned matrix: parsed, checked, compared, drawn. Pure."""

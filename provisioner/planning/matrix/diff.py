@@ -1,0 +1,152 @@
+"""What a move from one release to another means for each profile: what changes, and at what price.
+
+The price is the planner's own, for a made-up node that runs exactly what the older release pins.
+A pin that neither side publishes is left out of that node, and named.
+"""
+
+from __future__ import annotations
+
+from provisioner.components import ALL, ComponentKind
+from provisioner.model.base import Record
+from provisioner.model.inventory import Component, Inventory
+from provisioner.model.matrix import Matrix, Profile
+from provisioner.model.outcome import Blocker
+from provisioner.model.plan import Neighbour, Plan
+from provisioner.planning.path.planner import plan
+
+
+class Change(Record):
+    """One component whose pin differs; "" where a release has no such pin."""
+
+    kind: str
+    before: str
+    after: str
+
+
+class ProfileDiff(Record):
+    """One profile's move. Minutes are whole, rounded up, from the planner's estimate."""
+
+    profile: str
+    changes: tuple[Change, ...]
+    left_out: tuple[str, ...]  # kinds that a release does not publish
+    steps: tuple[str, ...]
+    blockers: tuple[Blocker, ...]
+    outages: int
+    resets: int
+    minutes: int
+
+
+def diff(
+    matrix: Matrix,
+    older: str,
+    newer: str,
+    *,
+    kinds: dict[str, ComponentKind] = ALL,
+    production: bool = False,
+) -> tuple[ProfileDiff, ...]:
+    """One entry for each profile that both releases have, in the newer one's order."""
+    before, after = matrix.releases[older].profiles, matrix.releases[newer].profiles
+    return tuple(
+        _profile(matrix, older, newer, name, kinds, production=production)
+        for name in after
+        if name in before
+    )
+
+
+def _profile(
+    matrix: Matrix,
+    older: str,
+    newer: str,
+    name: str,
+    kinds: dict[str, ComponentKind],
+    *,
+    production: bool,
+) -> ProfileDiff:
+    before = matrix.releases[older].profiles[name]
+    after = matrix.releases[newer].profiles[name]
+    move = plan(
+        node_at(before, name),
+        _without_unknown(matrix, newer, name, before),
+        newer,
+        name,
+        kinds=kinds,
+        neighbours=_neighbours(matrix, newer, after),
+        production=production,
+    )
+    return ProfileDiff(
+        profile=name,
+        changes=_changes(before, after),
+        left_out=tuple(sorted(_unknown(before) | _unknown(after))),
+        steps=tuple(step.title for step in move.steps),
+        blockers=move.blockers,
+        outages=move.outages,
+        resets=move.resets,
+        minutes=_minutes(move),
+    )
+
+
+def node_at(profile: Profile, name: str) -> Inventory:
+    """A made-up node that runs what a profile pins, one slot of each kind."""
+    return Inventory(
+        node=f"a node of {name}",
+        vendor="generic",
+        components=tuple(
+            Component(
+                kind=kind,
+                slot="0",
+                version=pin.version,
+                updateable=True,
+                source="pinned",
+                bmc="host",
+            )
+            for kind, pin in profile.pins.items()
+            if pin.known
+        ),
+    )
+
+
+def _without_unknown(matrix: Matrix, release: str, name: str, before: Profile) -> Matrix:
+    """The matrix with a pin only where both releases publish a version: the rest has no price."""
+    after = matrix.releases[release].profiles[name]
+    pins = {
+        kind: pin
+        for kind, pin in after.pins.items()
+        if pin.known and kind in before.pins and before.pins[kind].known
+    }
+    profiles = {
+        **matrix.releases[release].profiles,
+        name: after.model_copy(update={"pins": pins}),
+    }
+    changed = matrix.releases[release].model_copy(update={"profiles": profiles})
+    return matrix.model_copy(update={"releases": {**matrix.releases, release: changed}})
+
+
+def _neighbours(matrix: Matrix, release: str, after: Profile) -> tuple[Neighbour, ...]:
+    """The other side's pins of the newer release: switches go before the hosts behind them."""
+    found = []
+    for name, profile in matrix.releases[release].profiles.items():
+        if profile.match.kind != after.match.kind and after.match.kind == "host":
+            versions = {kind: (pin.version,) for kind, pin in profile.pins.items() if pin.known}
+            found.append(Neighbour(node=name, versions=versions))
+    return tuple(found)
+
+
+def _changes(before: Profile, after: Profile) -> tuple[Change, ...]:
+    kinds = dict.fromkeys([*after.pins, *before.pins])
+    pairs = [
+        (
+            kind,
+            before.pins[kind].version if kind in before.pins else "",
+            after.pins[kind].version if kind in after.pins else "",
+        )
+        for kind in kinds
+    ]
+    return tuple(Change(kind=k, before=b, after=a) for k, b, a in pairs if b != a)
+
+
+def _unknown(profile: Profile) -> set[str]:
+    return {kind for kind, pin in profile.pins.items() if not pin.known}
+
+
+def _minutes(move: Plan) -> int:
+    return -(-move.duration_s // 60)

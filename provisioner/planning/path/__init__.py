@@ -1,0 +1,1 @@
+"""The path of a node to its pinned versions: a search over version vectors. Pure."""

@@ -1,0 +1,191 @@
+"""The moves that a matrix vouches for: edges taken apart into hops, each with what speaks against.
+
+A hop is one push of one version. An edge with `via` is a chain of hops, each activated before the
+next; whoever stands on a stop of the chain may go on. `from: ["*"]` means any version.
+An empty `from` vouches for nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from provisioner.components import ComponentKind
+from provisioner.model import versions
+from provisioner.model.inventory import Activation
+from provisioner.model.matrix import Edge, Matrix, Pin
+from provisioner.model.outcome import Reason
+from provisioner.model.plan import Disruption
+from provisioner.planning.path.switch_upgrades import ASKS_LEAVE, PACKAGES
+
+# packages, parameters
+NO_FILE = frozenset({"playbook_host_software", "playbook_nic_config", PACKAGES})
+NEVER_ALONE = frozenset({"with_bundle", "none"})
+ANY = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """One push, from a version to the next. `objections` non-empty: it must not be done."""
+
+    kind: str
+    start: str
+    to: str
+    final: str  # where its edge ends
+    activation: Activation
+    carries: tuple[tuple[str, str], ...]
+    requires: tuple[tuple[str, str], ...]
+    method: str
+    artifact: str
+    sha256: str
+    downgrade: bool
+    duration_s: int
+    disruption: Disruption
+    evidence: str
+    objections: tuple[Reason, ...]
+
+
+class Moves:
+    """All hops of one matrix towards one profile's pins; versions in one spelling each."""
+
+    def __init__(
+        self,
+        matrix: Matrix,
+        pins: Mapping[str, Pin],
+        kinds: Mapping[str, ComponentKind],
+        *,
+        production: bool,
+        leave: frozenset[str] = frozenset(),
+    ) -> None:
+        self.matrix, self.pins, self.kinds, self.production = matrix, pins, kinds, production
+        self.forbidden = ASKS_LEAVE - leave  # methods
+        self.grammars = {name: kind.grammar for name, kind in kinds.items()}
+        self._named: dict[str, tuple[str, ...]] = {}
+        self._spelling: dict[tuple[str, str], str] = {}
+        self._hops: dict[tuple[str, str], tuple[Hop, ...]] = {}
+        self._contents: dict[tuple[str, str], dict[str, str]] = {}
+
+    def spelled(self, kind: str, version: str) -> str:
+        """The matrix's spelling of a version that a device prints; its own if there is none."""
+        key = (kind, version)
+        if key not in self._spelling:
+            grammar = self.grammars.get(kind, "opaque")
+            named = self.names(kind)
+            self._spelling[key] = next(
+                (name for name in named if versions.equal(grammar, name, version)), version
+            )
+        return self._spelling[key]
+
+    def from_(self, kind: str, version: str) -> tuple[Hop, ...]:
+        """Every hop that starts at a version, objected ones too; in a fixed order."""
+        key = (kind, version)
+        if key not in self._hops:
+            self._hops[key] = self._find(kind, version) if kind in self.kinds else ()
+        return self._hops[key]
+
+    def contents(self, kind: str, version: str) -> dict[str, str]:
+        """What a bundle version consists of; empty if the matrix does not say."""
+        key = (kind, version)
+        if key not in self._contents:
+            found = self.matrix.bundles.get(kind, {}).get(version, {})
+            self._contents[key] = {part: self.spelled(part, v) for part, v in found.items()}
+        return self._contents[key]
+
+    def bars(self, kind: str, start: str, to: str) -> Edge | None:
+        """The one-way edge that forbids going back from `start` to `to`, if there is one."""
+        grammar = self.grammars.get(kind, "opaque")
+        for edge in self.matrix.edges.get(kind, ()):
+            if not edge.one_way:
+                continue
+            here = versions.compare(grammar, start, edge.to)
+            there = versions.compare(grammar, to, edge.to)
+            if here is not None and there is not None:
+                if here >= 0 and there < 0:
+                    return edge
+            elif here == 0 and to in (*edge.from_versions, *edge.via):
+                return edge
+        return None
+
+    def names(self, kind: str) -> tuple[str, ...]:
+        """Return every version of a component that the matrix names; the pinned one is first."""
+        if kind not in self._named:
+            pin = self.pins.get(kind)
+            names = [pin.version, *pin.also] if pin and pin.known else []
+            for edge in self.matrix.edges.get(kind, ()):
+                names += [edge.to, *edge.via, *(v for v in edge.from_versions if v != ANY)]
+            names += self.matrix.bundles.get(kind, {})
+            for bundle in self.matrix.bundles.values():
+                names += [parts[kind] for parts in bundle.values() if kind in parts]
+            self._named[kind] = tuple(dict.fromkeys(names))
+        return self._named[kind]
+
+    def _find(self, kind: str, version: str) -> tuple[Hop, ...]:
+        found: dict[tuple[object, ...], Hop] = {}
+        for edge in self.matrix.edges.get(kind, ()):
+            stops = [self.spelled(kind, v) for v in (*edge.via, edge.to)]
+            starts = {self.spelled(kind, v) for v in edge.from_versions}
+            nexts = [after for here, after in pairwise(stops) if here == version]
+            if version in starts or (ANY in starts and version not in stops):
+                nexts.append(stops[0])
+            for to in nexts:
+                hop = self._hop(kind, version, to, edge)
+                key = (hop.to, hop.activation, hop.requires, hop.carries)
+                if key not in found or len(hop.objections) < len(found[key].objections):
+                    found[key] = hop
+        return tuple(sorted(found.values(), key=lambda h: (h.to, h.activation, h.requires)))
+
+    def _hop(self, kind: str, start: str, to: str, edge: Edge) -> Hop:
+        final = self.spelled(kind, edge.to)
+        own = edge if to == final else self._edge_into(kind, to)
+        pin = self.pins.get(kind)
+        artifact, sha256 = (own.artifact, own.sha256) if own else ("", "")
+        if not artifact and pin and pin.known and self.spelled(kind, pin.version) == to:
+            artifact, sha256 = pin.artifact, pin.sha256
+        declared = self.kinds[kind]
+        source = own or edge
+        method = source.method or declared.method
+        carries = {k: self.spelled(k, v) for k, v in (own.carries if own else {}).items()}
+        hop = Hop(
+            kind=kind,
+            start=start,
+            to=to,
+            final=final,
+            activation=source.activates_by,
+            carries=tuple(sorted((self.contents(kind, to) | carries).items())),
+            requires=tuple(sorted((own.requires if own else {}).items())),
+            method=method,
+            artifact=artifact,
+            sha256=sha256,
+            downgrade=edge.downgrade,
+            duration_s=source.duration_s or declared.duration_s,
+            disruption=declared.disruption,
+            evidence=edge.evidence,
+            objections=(),
+        )
+        return replace(hop, objections=self._objections(hop, edge))
+
+    def _edge_into(self, kind: str, to: str) -> Edge | None:
+        edges = self.matrix.edges.get(kind, ())
+        return next((e for e in edges if self.spelled(kind, e.to) == to), None)
+
+    def _objections(self, hop: Hop, edge: Edge) -> tuple[Reason, ...]:
+        order = versions.compare(self.grammars[hop.kind], hop.start, hop.to)
+        needs_file = hop.method not in NO_FILE
+        return tuple(
+            reason
+            for reason, holds in (
+                (Reason.NOT_UPDATEABLE, hop.method in NEVER_ALONE),
+                (Reason.METHOD_FORBIDDEN, hop.method in self.forbidden),
+                (Reason.DOWNGRADE, order == 1 and not edge.downgrade),
+                (Reason.ANTI_ROLLBACK, self.bars(hop.kind, hop.start, hop.to) is not None),
+                # a laboratory may look at the way before it has the files; the executor needs them
+                (Reason.MISSING_ARTIFACT, self.production and needs_file and not hop.artifact),
+                (
+                    Reason.MISSING_DIGEST,
+                    self.production and bool(hop.artifact) and not hop.sha256,
+                ),
+                (Reason.MISSING_EVIDENCE, self.production and not edge.evidence),
+            )
+            if holds
+        )

@@ -1,0 +1,163 @@
+"""From the search's moves to steps: what must still be true, what it costs, and why."""
+
+from __future__ import annotations
+
+from provisioner.model.inventory import Activation
+from provisioner.model.plan import Expected, Step, StepKind
+from provisioner.planning.path import activation as act
+from provisioner.planning.path.search import Move, Push, Reset, State
+from provisioner.planning.path.tracks import Problem
+
+
+def steps(
+    problem: Problem, moves: tuple[tuple[Move, State], ...], release: str
+) -> tuple[Step, ...]:
+    """One step per move, in order."""
+    out: list[Step] = []
+    for position, (move, before) in enumerate(moves):
+        rest = tuple(m for m, _ in moves[position + 1 :])
+        if isinstance(move, Push):
+            out.append(_update(problem, move, before, rest, release))
+        else:
+            out.append(_activate(problem, move, before, rest))
+    return tuple(out)
+
+
+def _update(
+    problem: Problem, move: Push, before: State, rest: tuple[Move, ...], release: str
+) -> Step:
+    hop, track = move.hop, problem.tracks[move.track]
+    needed = [i for kind, _ in hop.requires for i in problem.by_kind.get(kind, ())]
+    return Step(
+        kind=StepKind.UPDATE,
+        component=hop.kind,
+        slots=track.slots,
+        from_version=hop.start,
+        to_version=hop.to,
+        carries=hop.carries,
+        method=hop.method,
+        artifact=hop.artifact,
+        sha256=hop.sha256,
+        force=hop.downgrade,
+        activation=hop.activation,
+        bmcs=tuple(sorted({s.bmc for s in track.seen if s.bmc})),
+        disruption=hop.disruption,
+        duration_s=hop.duration_s,
+        expected=_expected(problem, before, [move.track, *needed]),
+        reason=_why_update(problem, move, rest, release),
+    )
+
+
+def _why_update(problem: Problem, move: Push, rest: tuple[Move, ...], release: str) -> str:
+    hop = move.hop
+    goal = problem.moves.spelled(hop.kind, problem.moves.pins[hop.kind].version)
+    words = [f"{release} pins {hop.kind} to {goal}, {hop.start} runs"]
+    if hop.to != goal:
+        words.append(f"the way there leads through {hop.to}")
+    if hop.requires:
+        met = ", ".join(f"{kind} {text}" for kind, text in hop.requires)
+        words.append(f"it may be written now because {met} is met")
+    if hop.carries:
+        words.append("it brings " + ", ".join(f"{k} {v}" for k, v in hop.carries))
+    if hop.activation in act.AT_ONCE:
+        words.append("it runs at once")
+    else:
+        reset = next(
+            (m.reset for m in rest if isinstance(m, Reset) and move.track in m.tracks),
+            hop.activation,
+        )
+        merged = "" if reset is hop.activation else f" (which covers its {hop.activation})"
+        words.append(f"it waits for the {reset}{merged}")
+    if hop.evidence:
+        words.append(f"vouched for by {hop.evidence}")
+    return "; ".join(words) + "."
+
+
+def _activate(problem: Problem, move: Reset, before: State, rest: tuple[Move, ...]) -> Step:
+    names: list[tuple[str, str]] = []
+    kinds: dict[str, str] = {}
+    bmcs: set[str] = set()
+    for index in move.tracks:
+        track, waiting = problem.tracks[index], before.waiting[index]
+        assert waiting is not None
+        names += [(f"{track.kind}/{slot}", waiting.version) for slot in track.slots]
+        kinds[f"{track.kind} {waiting.version}"] = waiting.activation
+        bmcs |= _bmcs(problem, index)
+    listed = ", ".join(
+        name if waits == move.reset else f"{name} (waits for {waits}, which this covers)"
+        for name, waits in kinds.items()
+    )
+    reason = f"{listed} {'is' if len(kinds) == 1 else 'are'} written and will run after this"
+    later = [m.hop for m in rest if isinstance(m, Push) and m.track in move.tracks]
+    after = {hop.kind for hop in later}
+    if after:
+        reason += f"; needed now because {', '.join(sorted(after))} goes on from there"
+    elif rest and (asking := _asking(problem, move, rest)):
+        reason += f"; needed now because {asking} requires it"
+    return Step(
+        kind=StepKind.ACTIVATE,
+        activation=move.reset,
+        bmcs=tuple(sorted(bmcs)) if move.reset is Activation.BMC_RESET else (),
+        activates=tuple(names),
+        disruption=act.disruption(move.reset),
+        duration_s=act.duration_s(move.reset),
+        expected=_expected(problem, before, move.tracks),
+        reason=reason + ".",
+    )
+
+
+def _asking(problem: Problem, move: Reset, rest: tuple[Move, ...]) -> str:
+    kinds = {problem.tracks[i].kind for i in move.tracks}
+    asking = [
+        f"{m.hop.kind} {m.hop.to}"
+        for m in rest
+        if isinstance(m, Push) and any(kind in kinds for kind, _ in m.hop.requires)
+    ]
+    return ", ".join(dict.fromkeys(asking))
+
+
+def _bmcs(problem: Problem, index: int) -> set[str]:
+    """The BMCs through which a track, or what a derived one consists of, is reached."""
+    track = problem.tracks[index]
+    found = {s.bmc for s in track.seen if s.bmc}
+    if track.derived:
+        for part in problem.moves.contents(track.kind, next(iter(track.goal or ()), "")):
+            for i in problem.by_kind.get(part, ()):
+                found |= {s.bmc for s in problem.tracks[i].seen if s.bmc}
+    return found
+
+
+def _expected(
+    problem: Problem, before: State, indexes: tuple[int, ...] | list[int]
+) -> tuple[Expected, ...]:
+    """What must still be so, in the device's own spelling where nothing has changed by then."""
+    out: list[Expected] = []
+    for index in dict.fromkeys(_parts(problem, indexes)):
+        track, waiting = problem.tracks[index], before.waiting[index]
+        for seen in track.seen:
+            same = before.running[index] == track.running
+            found = waiting is not None and waiting == track.staged
+            out.append(
+                Expected(
+                    kind=track.kind,
+                    slot=seen.slot,
+                    version=(seen.version or None) if same else before.running[index],
+                    staged=(seen.staged if found and seen.staged else waiting.version)
+                    if waiting
+                    else None,
+                )
+            )
+    return tuple(out)
+
+
+def _parts(problem: Problem, indexes: tuple[int, ...] | list[int]) -> list[int]:
+    """A derived component is expected as its parts: no device reports it by name."""
+    out: list[int] = []
+    for index in indexes:
+        track = problem.tracks[index]
+        if not track.derived:
+            out.append(index)
+            continue
+        for contents in problem.moves.matrix.bundles.get(track.kind, {}).values():
+            out += [i for part in contents for i in problem.by_kind.get(part, ())]
+    return out

@@ -1,0 +1,134 @@
+"""Which leaf ports may stand in a customer's network, by what is recorded of their nodes. Pure.
+
+A row is written before the first port of a release is moved and after the last one is back, so that
+a port in a customer's VRF for which no row answers was put there by a foreign hand: an old
+configuration that a leaf came back with, or a person. Only ports of nodes that were fenced by us,
+or that a person gave to us, are ours to move.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from fnmatch import fnmatchcase
+
+from provisioner.model.node import Node, NodeKind, Placement, State
+from provisioner.model.outcome import Blocker, Reason
+from provisioner.model.tenant import MAINTENANCE_VRF, PortPlacement
+from provisioner.planning.release.port_isolation import NOWHERE
+
+# VRFs that are no customer's; every other one is
+SITE_VRFS = NOWHERE | {MAINTENANCE_VRF, "mgmt"}
+_PHYSICAL = re.compile(r"(swp[0-9]+(s[0-9]+)?|Ethernet[0-9]+)")  # Cumulus; SONiC
+_MARK = "VRF "  # of `Node.served`: a network that the node stood in without a handover
+_NOT_TAKEN_IN = frozenset(
+    {State.DISCOVERED, State.INTAKE, State.QUARANTINED, State.REPAIRING, State.RETIRED}
+)
+
+
+def entitled_vrfs(node: Node, vrf_of: Mapping[str, str]) -> frozenset[str]:
+    """Return the customers' VRFs in which this node's ports may stand. `vrf_of`: tenant -> VRF."""
+    if node.kind is not NodeKind.HOST:
+        return frozenset()
+    tenants: Collection[str] = ()
+    match node.state:
+        case State.RELEASED if node.placement is Placement.CUSTOMER:
+            return frozenset({node.vrf})
+        case State.DRAINING if node.placement is Placement.CUSTOMER:
+            return frozenset({node.vrf})
+        case State.DRAINING if node.placement is Placement.MIXED:
+            tenants = (node.tenant, *node.served.split(", "))
+        case State.CERTIFIED if node.placement is Placement.MIXED:  # a release is under way
+            tenants = (node.tenant,) if node.served == node.tenant else ()
+    return frozenset(vrf_of[t] for t in tenants if t in vrf_of)
+
+
+def find_trespasses(
+    node: Node, placements: Iterable[PortPlacement], vrf_of: Mapping[str, str]
+) -> tuple[PortPlacement, ...]:
+    """Return the ports that stand in a customer's VRF to which no row entitles the node."""
+    outside = [p for p in placements if p.vrf not in SITE_VRFS]
+    allowed = entitled_vrfs(node, vrf_of) if outside else frozenset()
+    return tuple(p for p in outside if p.vrf not in allowed)
+
+
+def is_stranger(node: Node) -> bool:
+    """Whether its ports were never fenced by us and nobody gave them to us: they are not moved."""
+    return (
+        not node.taken
+        and not node.fenced_at
+        and node.placement is Placement.NONE
+        and node.state in _NOT_TAKEN_IN
+    )
+
+
+def foreign(node: Node, placements: Iterable[PortPlacement]) -> tuple[Blocker, ...]:
+    """Return why a stranger's ports may not be fenced: one blocker for each port that serves."""
+    return tuple(
+        Blocker(
+            reason=Reason.TRESPASS,
+            subject=f"{p.switch}/{p.interface}",
+            detail=f"it stands in VRF {p.vrf}, which this intake did not put it into",
+            unblock=f"Move the port out of {p.vrf} and retry the node; or, if its network may be "
+            f"taken away and its disks erased: provisioner intake --take {node.id}.",
+        )
+        for p in placements
+        if p.vrf not in NOWHERE | {MAINTENANCE_VRF, node.vrf}
+    )
+
+
+def trespass(found: Iterable[PortPlacement]) -> tuple[Blocker, ...]:
+    """Return what keeps a node out of service until a person has looked into a foreign hand."""
+    return tuple(
+        Blocker(
+            reason=Reason.TRESPASS,
+            subject=f"{p.switch}/{p.interface}",
+            detail=f"it stood in VRF {p.vrf} without a handover; it was fenced",
+            unblock="Find out who or what moved the port; then close the case or retry the node. "
+            "The node is erased and proved anew before anybody gets it.",
+        )
+        for p in found
+    )
+
+
+def trespasses_of(node: Node) -> tuple[Blocker, ...]:
+    """Return the trespasses for which a node of ours waits in quarantine for a person."""
+    if node.state is not State.QUARANTINED or is_stranger(node):
+        return ()
+    return tuple(b for b in node.blockers if b.reason is Reason.TRESPASS)
+
+
+def mark_served(served: str, vrfs: Iterable[str]) -> str:
+    """Return `Node.served` with networks that it stood in, so that an erasure is owed."""
+    marks = [m for m in served.split(", ") if m]
+    marks += [f"{_MARK}{v}" for v in sorted(set(vrfs)) if f"{_MARK}{v}" not in marks]
+    return ", ".join(marks)
+
+
+def why_not_ours(
+    name: str,
+    vrf: str,
+    *,
+    declared: Iterable[str],
+    planned: bool | None,
+    storage: Collection[str] = (),
+    sessions: bool = False,
+    hears_switch: bool = False,
+) -> str:
+    """Return why a port that no node owns is only listed; "" if it is a host port, to be fenced.
+
+    `name`: "leaf/interface". `declared`: patterns of the site. `planned`: whether the address plan
+    has a host's cable at it; None without a plan of this leaf. `storage`: VRFs that tenants import.
+    `sessions`: a tenant's session to the outside goes through it.
+    """
+    if any(fnmatchcase(name, pattern) for pattern in declared):
+        return "the site declares it as its own (ports_not_ours)"
+    if not _PHYSICAL.fullmatch(name.rpartition("/")[2]):
+        return "it is no front-panel port"
+    if vrf in storage:
+        return f"{vrf} is a storage network of tenants"
+    if sessions:
+        return "a tenant's session to the outside goes through it"
+    if planned is not None:
+        return "" if planned else "the address plan has no host there"
+    return "it hears a switch" if hears_switch else ""

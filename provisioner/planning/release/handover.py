@@ -1,0 +1,77 @@
+"""May a node that is being released still be handed to its tenant? Pure.
+
+Moves of ports take minutes, and people, alerts and clocks do not wait for them: this is asked
+before each leaf is changed and once more, with all parts read anew, before the handover is
+recorded. The transaction that records it checks the `Standing` again (`store/rows/turn_rows.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from provisioner.model.certificate import Certificate
+from provisioner.model.inventory import Inventory
+from provisioner.model.node import Node
+from provisioner.model.outcome import Blocker, Reason
+from provisioner.model.standing import Standing
+from provisioner.planning.certification import certification
+
+
+def objections(
+    node: Node,
+    certificate: Certificate,
+    inventory: Inventory,
+    *,
+    alerts: Sequence[Blocker],
+    accused: Sequence[Blocker],
+    signed: bool,
+    revoked: bool,
+    moved_on: bool,
+    now: float,
+) -> tuple[Blocker, ...]:
+    """Return every reason against the handover; () if there is none.
+
+    `alerts` and `accused` are what alerts and tests among nodes hold against the certificate;
+    `moved_on` says that the tenant's network is another one now.
+    """
+    found = [
+        *certification.validity(
+            certificate=certificate,
+            inventory=inventory,
+            node=node,
+            signed=signed,
+            revoked=revoked,
+            now=now,
+        ),
+        *alerts,
+        *accused,
+    ]
+    if moved_on:
+        found.append(changed(node.id, f"tenant {node.tenant} has another network now"))
+    return tuple(dict.fromkeys(found))
+
+
+def is_unchanged(node: Node, stored: Node) -> bool:
+    """Whether a node's row still says what the release began with."""
+    facts = [(n.state, n.tenant, n.served, n.certificate) for n in (node, stored)]
+    return facts[0] == facts[1]
+
+
+def standing_of(node: Node, inventory: Inventory, vrf: str) -> Standing:
+    """Return the conditions that the transaction of the handover checks once more."""
+    return Standing(
+        certificate=node.certificate,
+        inventory=certification.identity(inventory),
+        tenant=node.tenant,
+        vrf=vrf,
+    )
+
+
+def changed(node: str, detail: str) -> Blocker:
+    """Return the blocker of a release whose node was changed while its ports moved."""
+    return Blocker(
+        reason=Reason.PRECONDITION,
+        subject=node,
+        detail=detail,
+        unblock="The node is fenced, looked at anew and decided upon by itself.",
+    )

@@ -1,0 +1,119 @@
+"""What must be true of a node's ports: all of them, and only they, where they should be.
+
+Rule: equality of sets, never "contains". A port that was not read is not anywhere that we know,
+which is never where it should be.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Mapping, Sequence
+
+from provisioner.model.location import Port
+from provisioner.model.node import Placement
+from provisioner.model.outcome import Blocker, Reason
+from provisioner.model.tenant import MAINTENANCE_VRF, PortPlacement
+from provisioner.planning.places.addressing import network_of
+
+NOWHERE = frozenset({"", "default"})  # in no VRF of its own
+# a cabled port in one of these is a mistake in the switch's configuration, not a tenant
+_NEVER = frozenset({"mgmt"})
+
+
+def placement_of(
+    ports: Sequence[Port], placements: Iterable[PortPlacement]
+) -> tuple[Placement, str]:
+    """Where all of a node's ports are, and in which VRF; MIXED unless it is proved of each."""
+    wanted = {(p.switch, p.interface) for p in ports}
+    seen: dict[tuple[str, str], str] = {}
+    for place in placements:
+        key = (place.switch, place.interface)
+        if seen.setdefault(key, place.vrf) != place.vrf:
+            return Placement.MIXED, ""
+    if set(seen) != wanted:
+        return Placement.MIXED, ""
+    vrfs = set(seen.values())
+    if vrfs <= NOWHERE:
+        return Placement.NONE, ""
+    if len(vrfs) != 1 or vrfs & _NEVER:
+        return Placement.MIXED, ""
+    vrf = vrfs.pop()
+    return (Placement.MAINTENANCE if vrf == MAINTENANCE_VRF else Placement.CUSTOMER), vrf
+
+
+def misplaced(
+    ports: Sequence[Port], placements: Iterable[PortPlacement], vrf: str
+) -> tuple[Blocker, ...]:
+    """Why it is not proved that exactly these ports are in this VRF; () if it is."""
+    seen: dict[tuple[str, str], set[str]] = {}
+    for place in placements:
+        seen.setdefault((place.switch, place.interface), set()).add(place.vrf)
+    wanted = {(p.switch, p.interface) for p in ports}
+    found = []
+    if not wanted:
+        found.append(_blocker("no ports", "the node has no port that could be isolated"))
+    for key in sorted(wanted | set(seen)):
+        name = "/".join(key)
+        if key not in seen:
+            found.append(_blocker(name, f"its VRF was not read; {vrf} is wanted"))
+        elif key not in wanted:
+            found.append(_blocker(name, "it is not a port of this node"))
+        elif seen[key] != {vrf}:
+            there = " and ".join(sorted(v or "no VRF" for v in seen[key]))
+            found.append(_blocker(name, f"it is in {there}; {vrf} is wanted"))
+    return tuple(found)
+
+
+def prefixes_of(ports: Sequence[Port]) -> tuple[str, ...] | Blocker:
+    """The networks of a node's links; a port without a readable address has none to look for."""
+    found = []
+    for port in ports:
+        network = network_of(port.address) if port.address else None
+        if network is None:
+            return _blocker(
+                f"{port.switch}/{port.interface}",
+                f"no address ({port.address!r:.40}): a leak of it could not be seen",
+            )
+        found.append(network)
+    return tuple(sorted(found))
+
+
+def leaks(
+    prefixes: Iterable[str], routes: Mapping[str, Iterable[str]], vrf: str
+) -> tuple[str, ...]:
+    """ "VRF: prefix" for every route to a node's link, or a part of it, outside its VRF.
+
+    A shorter prefix that covers it is no leak: summaries of a whole unit stand in the
+    maintenance VRF by design, and lead to no port that is not in it.
+    """
+    mine = [ipaddress.ip_network(p) for p in prefixes]
+    found = []
+    for other in sorted(set(routes) - {vrf}):
+        for route in routes[other]:
+            network = ipaddress.ip_network(route)
+            for own in mine:
+                if network.version == own.version and _within(network, own):
+                    found.append(f"{other}: {route}")
+                    break
+    return tuple(found)
+
+
+def leak(switch: str, listed: Sequence[str]) -> Blocker:
+    """Leaks on one switch as a blocker."""
+    return _blocker(switch, f"routes to this node outside its VRF: {', '.join(listed[:4])}")
+
+
+def _within(
+    network: ipaddress.IPv4Network | ipaddress.IPv6Network,
+    own: ipaddress.IPv4Network | ipaddress.IPv6Network,
+) -> bool:
+    return network.prefixlen >= own.prefixlen and network.network_address in own
+
+
+def _blocker(subject: str, detail: str) -> Blocker:
+    return Blocker(
+        reason=Reason.ISOLATION,
+        subject=subject,
+        detail=detail,
+        unblock="Look at the leaf's operational VRFs and routes; it is tried again by itself.",
+    )

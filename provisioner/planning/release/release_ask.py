@@ -1,0 +1,159 @@
+"""What a release is judged by: what should be so of one node's ports in one tenant's VRF. Pure."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from zlib import crc32
+
+from provisioner.model.leaf_state import LeafState
+from provisioner.model.location import Port
+from provisioner.model.node import Node, State
+from provisioner.model.place import TenantPlace
+from provisioner.model.release import LeafRecord
+from provisioner.model.tenant import Tenant
+from provisioner.planning.places.address_plan import AddressPlan
+from provisioner.planning.places.addressing import Addressing
+
+# Moving an interface between VRFs takes it down and up on some releases: two changes of carrier,
+# and as many again where it is tried a second time. Ours; NVIDIA publishes no figure.
+FLAPS_OF_A_MOVE = 4
+# The two filters that a reclaim puts on a port before it is moved (`execution/release_fence.py`).
+FENCE_ACLS = ("provisioner_deny4", "provisioner_deny6")
+
+
+@dataclass(frozen=True)
+class GateAsk:
+    """One node in one VRF. `storage`: VRFs that this one exchanges routes with, and no others.
+
+    `exact`: the tenant is made by us, so that its imports are known; a VRF that the site prepared
+    itself is held to what it is configured to do.
+    """
+
+    node: str
+    ports: tuple[Port, ...]
+    vrf: str
+    mtu: int
+    acls: frozenset[str] = frozenset()  # that must be bound to every port
+    frozen_by: frozenset[str] = frozenset(FENCE_ACLS)  # that a fence puts there
+    storage: frozenset[str] = frozenset()
+    exact: bool = False
+    vni: str = ""  # of the tenant; "": whichever it has
+    target: str = ""  # its route target; "": whichever is configured
+    peers: frozenset[tuple[str, str]] | None = None  # (leaf, peer); None: those configured
+    defaults: frozenset[str] = frozenset()  # default routes that a session may bring
+    storage_of: tuple[tuple[str, str], ...] = ()  # (other tenant's VRF, storage VRF) allowed
+    guids: tuple[Port, ...] = ()  # InfiniBand ports, whose partitions are judged instead
+
+    @cached_property  # every leaf and VRF is held against them
+    def prefixes(self) -> frozenset[str]:
+        """The networks of its links, as planned."""
+        addresses = (p.address for p in self.ports if p.address)
+        return frozenset(str(ipaddress.ip_interface(a).network) for a in addresses)
+
+
+FAR_LEAVES_MAX = 8  # leaves without a port of the node that are looked at; each costs a whole look
+
+
+def far_leaves(node: Node, vrf: str, nodes: Iterable[Node]) -> tuple[str, ...]:
+    """Leaves elsewhere that hold ports of the same tenant: some, spread by the node's name."""
+    own = {p.switch for p in node.ports}
+    others = {
+        port.switch
+        for other in nodes
+        if other.id != node.id and other.state is State.RELEASED and other.vrf == vrf
+        for port in other.ports
+        if not port.guid and port.switch not in own
+    }
+    return tuple(sorted(others, key=lambda n: crc32(f"{node.id}/{n}".encode()))[:FAR_LEAVES_MAX])
+
+
+DEFAULTS = frozenset({"0.0.0.0/0", "::/0"})
+
+
+def ask_of(
+    node: Node,
+    vrf: str,
+    tenants: Iterable[Tenant],
+    *,
+    mtu: int,
+    acls: Sequence[str] = (),
+    plan: AddressPlan | None = None,
+) -> GateAsk:
+    """What a node's release into a VRF asks, from what is known of its tenant.
+
+    `plan`: its route target is by it; without, the one that is configured counts.
+    """
+    known = list(tenants)
+    tenant = next((t for t in known if t.vrf == vrf), None)
+    leaves = tuple(p for p in node.ports if not p.guid)
+    guids = tuple(p for p in node.ports if p.guid)
+    given = GateAsk(node=node.id, ports=leaves, vrf=vrf, mtu=mtu, acls=frozenset(acls), guids=guids)
+    if tenant is None:
+        return given
+    exact = tenant.number is not None
+    peers = frozenset((o.switch, o.peer) for o in tenant.outside)
+    return GateAsk(
+        node=node.id,
+        ports=leaves,
+        vrf=vrf,
+        mtu=mtu,
+        acls=given.acls,
+        guids=guids,
+        storage=frozenset(tenant.storage),
+        exact=exact,
+        vni=str(tenant.l3vni) if exact and tenant.l3vni else "",
+        target=_target(tenant, plan),
+        peers=peers if exact else None,
+        defaults=frozenset(p for o in tenant.outside for p in o.accepts) & DEFAULTS,
+        storage_of=tuple((t.vrf, s) for t in known for s in t.storage),
+    )
+
+
+def _target(tenant: Tenant, plan: AddressPlan | None) -> str:
+    if plan is None or tenant.number is None or not tenant.l3vni:
+        return ""
+    return Addressing(plan).route_target(TenantPlace(tenant.number))
+
+
+def record_of(leaf: LeafState, interfaces: Iterable[str]) -> LeafRecord:
+    """What is kept of a look, for the ports of one node."""
+    mine = [i for i in interfaces if i in leaf.ports]
+    ports = {i: leaf.ports[i] for i in mine}
+    return LeafRecord(
+        switch=leaf.switch,
+        at=leaf.at,
+        applied=leaf.applied,
+        saved=not leaf.unsaved & {"", *mine},
+        ports=tuple((i, p.vrf) for i, p in sorted(ports.items())),
+        sessions=tuple(
+            (vrf, peer, told.state)
+            for vrf, state in sorted(leaf.vrfs.items())
+            for peer, told in sorted(state.peers.items())
+        ),
+        neighbours=tuple(
+            sorted((n.interface, n.address, n.mac) for n in leaf.neighbours if n.interface in ports)
+        ),
+        targets=tuple(
+            (vrf, target)
+            for vrf, state in sorted(leaf.vrfs.items())
+            for vni in sorted(state.vnis)
+            for target in sorted(state.vnis[vni].imports)
+        ),
+        qos=leaf.qos,
+        adaptive_routing=leaf.adaptive_routing,
+        acls=tuple(sorted(leaf.acls.items())),
+        addresses=tuple((i, a) for i, p in sorted(ports.items()) for a in sorted(p.addresses)),
+        bound=tuple(
+            (i, name, way) for i, p in sorted(ports.items()) for name, way in sorted(p.acls)
+        ),
+        transitions=tuple(
+            (i, p.transitions) for i, p in sorted(ports.items()) if p.transitions is not None
+        ),
+        in_errors=tuple(
+            (i, p.in_errors) for i, p in sorted(ports.items()) if p.in_errors is not None
+        ),
+        port_qos=tuple((i, p.qos) for i, p in sorted(ports.items()) if p.qos),
+    )

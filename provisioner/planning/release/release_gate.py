@@ -1,0 +1,206 @@
+"""The gate of a release: every row of it judged over what the node's leaves do now. Pure.
+
+Rule: sets that isolate must be equal, never contain; what was not read is `unknown`, which keeps
+a node from its tenant as surely as a fault. What only may not change is held against the look
+before the move. This file has the rows of ports and leaves; `release_gate_routes.py` those of
+routes, sessions and overlay; `release_probes.py` packets.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator, Mapping, Sequence
+
+from provisioner.model.leaf_state import LeafState, PortState
+from provisioner.model.location import Port
+from provisioner.model.outcome import Blocker, Reason
+from provisioner.model.release import GateCheck, GateRow, LeafRecord, Verdict
+from provisioner.planning.release import release_gate_routes
+from provisioner.planning.release.release_ask import FLAPS_OF_A_MOVE, GateAsk
+
+Looks = Mapping[str, LeafState]
+Before = Mapping[str, LeafRecord]
+_CABLING = (GateCheck.CABLE, GateCheck.CABLES)
+
+
+def judge(ask: GateAsk, before: Before, after: Looks) -> tuple[GateRow, ...]:
+    """Every row, good and bad, in a fixed order. A leaf that is not in `after` was not read."""
+    rows: list[GateRow] = []
+    for port in sorted(ask.ports, key=lambda p: (p.switch, p.interface)):
+        leaf = after.get(port.switch)
+        state = None if leaf is None else leaf.ports.get(port.interface)
+        if leaf is None or state is None:
+            rows.append(unread(GateCheck.PORT_VRF, f"{port.switch}/{port.interface}"))
+        else:
+            rows += _port(ask, port, leaf, state, before.get(port.switch))
+    for switch in sorted({p.switch for p in ask.ports}):
+        if switch not in after:
+            rows.append(unread(GateCheck.HEALTH, switch))
+            continue
+        rows += _leaf(ask, after[switch], before.get(switch))
+        rows += release_gate_routes.judge(ask, after[switch], before.get(switch))
+    if not ask.ports and not ask.guids:
+        rows.append(row(GateCheck.PORT_VRF, ask.node, "the node has no port"))
+    return tuple(rows)
+
+
+def blockers(rows: Sequence[GateRow], most: int = 8) -> tuple[Blocker, ...]:
+    """What keeps the node from its tenant; () if nothing does."""
+    bad = [r for r in rows if r.bad]
+    return tuple(
+        Blocker(
+            reason=Reason.CABLING if r.check in _CABLING else Reason.ISOLATION,
+            subject=r.subject,
+            detail=f"{r.check}: {r.seen or r.verdict}",
+            unblock="See docs/release.md for what this row means; it is tried again by itself.",
+        )
+        for r in bad[:most]
+    )
+
+
+def row(check: GateCheck, subject: str, problem: str = "", seen: str = "") -> GateRow:
+    """A row that fails if there is a problem, and passes if there is none."""
+    verdict = Verdict.FAIL if problem else Verdict.PASS
+    return GateRow(check=check, subject=subject, verdict=verdict, seen=(problem or seen)[:300])
+
+
+def unread(check: GateCheck, subject: str) -> GateRow:
+    """A row of something that was not seen."""
+    return GateRow(check=check, subject=subject, verdict=Verdict.UNKNOWN, seen="it was not read")
+
+
+def _port(
+    ask: GateAsk, port: Port, leaf: LeafState, state: PortState, before: LeafRecord | None
+) -> Iterator[GateRow]:
+    name = f"{port.switch}/{port.interface}"
+    wrong = "" if state.vrf == ask.vrf else f"it is in {state.vrf}; {ask.vrf} is wanted"
+    yield row(GateCheck.PORT_VRF, name, wrong, state.vrf)
+    yield row(GateCheck.ONE_VRF, name, _second(ask, port, leaf, state))
+    away = sorted(state.coming - {ask.vrf})
+    words = f"revision {', '.join(leaf.on_the_way[:4])} moves it to {away[0]}" if away else ""
+    yield row(GateCheck.REVISION, name, words)
+    yield row(GateCheck.LINK, name, "" if state.up else "its link is down")
+    mtu = "" if state.mtu == ask.mtu else f"{state.mtu} instead of {ask.mtu}"
+    yield row(GateCheck.MTU, name, mtu, str(state.mtu))
+    yield row(GateCheck.CABLE, name, _miscabled(ask, state), _names(state))
+    yield row(GateCheck.ADDRESS, name, _misaddressed(port, state, before))
+    yield row(GateCheck.ACL_BOUND, name, _unfiltered(ask, port, state, before))
+    yield _flaps(port, state, before)
+    yield _damaged(port, state, before)
+    yield _queues(port, state, before)
+
+
+def _second(ask: GateAsk, port: Port, leaf: LeafState, state: PortState) -> str:
+    if state.applied_vrf != state.vrf:
+        return f"it is in {state.vrf}, and {state.applied_vrf} is applied"
+    own = {str(ipaddress.ip_interface(a).network) for a in (*state.addresses, port.address) if a}
+    for vrf, told in sorted(leaf.vrfs.items()):
+        if vrf == ask.vrf:
+            continue
+        for route in told.routes:
+            if route.protocol == "connected" and route.prefix in own:
+                return f"{route.prefix} is connected in {vrf} too"
+    return ""
+
+
+def _names(state: PortState) -> str:
+    return ", ".join(sorted(f"{system}/{port}" for system, port in state.neighbours))
+
+
+def _miscabled(ask: GateAsk, state: PortState) -> str:
+    if not state.neighbours:
+        return "nobody is heard at its other end"
+    heard = {system.split(".")[0] for system, _ in state.neighbours}
+    if heard != {ask.node.split(".")[0]}:
+        return f"{_names(state)[:100]} is at its other end; {ask.node} is planned"
+    return ""
+
+
+def _misaddressed(port: Port, state: PortState, before: LeafRecord | None) -> str:
+    if not port.address:
+        return "no address is planned for it: a leak of it could not be seen"
+    if port.address not in state.addresses:
+        return f"it does not have {port.address}"
+    if before is not None:
+        old = {address for name, address in before.addresses if name == port.interface}
+        if more := sorted(state.addresses ^ old):
+            return f"{more[0]} came or went with the move"
+    return ""
+
+
+def _unfiltered(ask: GateAsk, port: Port, state: PortState, before: LeafRecord | None) -> str:
+    """Filters that are bound: those the site asks for, and all that were there before."""
+    wanted = {(name, way) for name in ask.acls for way in ("inbound", "outbound")}
+    if unbound := sorted(ask.acls - {name for name, _ in state.acls}):
+        return f"{unbound[0]} is not bound to it"
+    if before is not None:
+        old = {(n, way) for i, n, way in before.bound if i == port.interface}
+        old -= {(n, way) for n, way in old if n in ask.frozen_by}
+        if changed := sorted(state.acls ^ old):
+            name, way = changed[0]
+            return f"{name} ({way}) came or went with the move"
+    elif extra := sorted(state.acls - wanted):
+        return f"{extra[0][0]} is bound to it, and nobody asked for it"
+    return ""
+
+
+def _flaps(port: Port, state: PortState, before: LeafRecord | None) -> GateRow:
+    name = f"{port.switch}/{port.interface}"
+    old = dict(before.transitions).get(port.interface) if before is not None else None
+    if old is None or state.transitions is None:
+        words = "its counter was not read before and after"
+        return GateRow(check=GateCheck.FLAPS, subject=name, verdict=Verdict.NONE, seen=words)
+    came = state.transitions - old
+    many = came > FLAPS_OF_A_MOVE or came < 0
+    return row(GateCheck.FLAPS, name, f"its carrier changed {came} times" if many else "")
+
+
+def _damaged(port: Port, state: PortState, before: LeafRecord | None) -> GateRow:
+    name = f"{port.switch}/{port.interface}"
+    old = dict(before.in_errors).get(port.interface) if before is not None else None
+    if old is None or state.in_errors is None:
+        words = "its counter was not read before and after"
+        return GateRow(check=GateCheck.LINK_ERRORS, subject=name, verdict=Verdict.NONE, seen=words)
+    came = state.in_errors - old
+    return row(GateCheck.LINK_ERRORS, name, f"{came} damaged frames came in" if came else "")
+
+
+def _queues(port: Port, state: PortState, before: LeafRecord | None) -> GateRow:
+    """A leaf that never told it of its ports has the row of the whole leaf alone."""
+    name = f"{port.switch}/{port.interface}"
+    old = dict(before.port_qos).get(port.interface, "") if before is not None else ""
+    if not old and (before is not None or not state.qos):
+        verdict = Verdict.FAIL if state.qos else Verdict.NONE
+        words = "nothing was told of it before" if state.qos else "the leaf does not tell"
+        return GateRow(check=GateCheck.QOS, subject=name, verdict=verdict, seen=words)
+    changed = bool(old) and old != state.qos
+    words = f"{state.qos[:12] or 'nothing'}, before {old[:12]}" if changed else ""
+    return row(GateCheck.QOS, name, words, state.qos)
+
+
+def _leaf(ask: GateAsk, leaf: LeafState, before: LeafRecord | None) -> Iterator[GateRow]:
+    name = leaf.switch
+    # other nodes' ports are moved and saved meanwhile, perhaps by another daemon: theirs to judge
+    mine = {"", *(p.interface for p in ask.ports if p.switch == name)}
+    left = ", ".join(sorted(p or "other parts" for p in leaf.unsaved & mine))
+    unsaved = f"it would start with another configuration of {left}" if left else ""
+    yield row(GateCheck.PERSISTED, name, unsaved, leaf.applied)
+    yield row(GateCheck.HEALTH, name, "; ".join(leaf.issues[:4]))
+    for check, now, old in (
+        (GateCheck.QOS, leaf.qos, None if before is None else before.qos),
+        (
+            GateCheck.ADAPTIVE_ROUTING,
+            leaf.adaptive_routing,
+            None if before is None else before.adaptive_routing,
+        ),
+    ):
+        if old is None:
+            yield GateRow(check=check, subject=name, verdict=Verdict.NONE, seen=now)
+        else:
+            changed = now != old
+            yield row(check, name, f"{now[:12]}, before {old[:12]}" if changed else "", now)
+    rules = dict(before.acls) if before is not None else dict(leaf.acls)
+    # ours come with the first reclaim on a leaf, of whichever node
+    names = {*rules, *leaf.acls} - ask.frozen_by
+    other = sorted(n for n in names if rules.get(n) != leaf.acls.get(n))
+    yield row(GateCheck.ACL_RULES, name, f"{other[0]} has other rules" if other else "")

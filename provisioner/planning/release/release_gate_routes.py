@@ -1,0 +1,263 @@
+"""Rows of the gate about one leaf's routes, sessions, overlay, neighbours and MACs. Pure.
+
+Rule: a tenant's routes stay in its VRF on every leaf, in both families; whatever takes routes in
+(an import, a route target, a session) must be one that its tenant asked for.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator, Set
+from functools import lru_cache
+
+from provisioner.model.leaf_state import LeafState, RouteState, VrfState
+from provisioner.model.release import GateCheck, GateRow, LeafRecord, Verdict
+from provisioner.planning.release.release_ask import DEFAULTS, GateAsk
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+UP = "established"
+
+
+def judge(ask: GateAsk, leaf: LeafState, before: LeafRecord | None) -> Iterator[GateRow]:
+    """Every row of one leaf."""
+    name = leaf.switch
+    own = leaf.vrfs.get(ask.vrf)
+    if own is None:
+        yield _row(GateCheck.ROUTE, name, f"it has no VRF {ask.vrf}")
+        return
+    yield from _present(ask, leaf, own)
+    yield _row(GateCheck.REMAINDER, name, _remainder(ask, leaf))
+    yield _row(GateCheck.FOREIGN_ROUTE, name, _foreign(ask, own))
+    yield _row(GateCheck.DEFAULT_ROUTE, name, _default(ask, own))
+    yield from _imports(ask, leaf, own)
+    yield from _sessions(ask, leaf, own)
+    yield from _overlay(ask, leaf, own)
+    yield _row(GateCheck.NEIGHBOURS, name, _neighbours(ask, leaf, before))
+    yield _row(GateCheck.FDB, name, _bridged(ask, leaf, before))
+
+
+def far(ask: GateAsk, leaf: LeafState) -> Iterator[GateRow]:
+    """A leaf that has no port of the node, and some of its tenant's: the rows that are about it."""
+    own = leaf.vrfs.get(ask.vrf)
+    if own is None:
+        yield _row(GateCheck.REMOTE_ROUTE, leaf.switch, f"it has no VRF {ask.vrf}")
+        return
+    yield _learnt(ask, leaf, own, frozenset())
+    yield _row(GateCheck.REMAINDER, leaf.switch, _remainder(ask, leaf))
+    yield from _overlay(ask, leaf, own)
+
+
+def _present(ask: GateAsk, leaf: LeafState, own: VrfState) -> Iterator[GateRow]:
+    """The prefixes of its own ports, and on an overlay those of the node's other leaves as well."""
+    here = {str(net(p.address)) for p in ask.ports if p.switch == leaf.switch and p.address}
+    by_prefix: dict[str, list[RouteState]] = {}
+    for route in own.routes:
+        by_prefix.setdefault(route.prefix, []).append(route)
+    missing = sorted(p for p in here if not any(r.selected for r in by_prefix.get(p, ())))
+    yield _row(GateCheck.ROUTE, leaf.switch, f"{ask.vrf} has no {missing[0]}" if missing else "")
+    soft = [
+        p
+        for p in sorted(here & set(by_prefix))
+        if not any(r.offloaded and r.selected for r in by_prefix[p])
+    ]
+    words = f"{soft[0]} is in the kernel and not in the ASIC" if soft else ""
+    yield _row(GateCheck.OFFLOADED, leaf.switch, words)
+    yield _learnt(ask, leaf, own, here)
+
+
+def _learnt(ask: GateAsk, leaf: LeafState, own: VrfState, here: Set[str]) -> GateRow:
+    """On an overlay: what of the node is not at this leaf has come to it."""
+    if not own.vnis:
+        return GateRow(
+            check=GateCheck.REMOTE_ROUTE,
+            subject=leaf.switch,
+            verdict=Verdict.NONE,
+            seen="no overlay in this VRF",
+        )
+    selected = [net(r.prefix) for r in own.routes if r.selected and r.prefix not in DEFAULTS]
+    far = sorted(p for p in ask.prefixes - here if not any(_covers(s, net(p)) for s in selected))
+    words = f"{ask.vrf} has no {far[0]} of the node's other leaf" if far else ""
+    return _row(GateCheck.REMOTE_ROUTE, leaf.switch, words)
+
+
+def own_networks(ask: GateAsk, leaf: LeafState) -> frozenset[str]:
+    """The node's networks: as planned, and of every address that its ports have here."""
+    found = set(ask.prefixes)
+    for port in ask.ports:
+        state = leaf.ports.get(port.interface) if port.switch == leaf.switch else None
+        for address in state.addresses if state is not None else ():
+            network = ipaddress.ip_interface(address).network
+            if not network.network_address.is_link_local:
+                found.add(str(network))
+    return frozenset(found)
+
+
+def _remainder(ask: GateAsk, leaf: LeafState) -> str:
+    """A route to the node, or to a part of one of its links, in any VRF but its own.
+
+    A shorter prefix is none: a unit's summary stands in the maintenance VRF by design. Nor is what
+    a storage VRF of its tenant took in from the tenant's: without it storage could not answer.
+    """
+    mine = [net(p) for p in own_networks(ask, leaf)]
+    lengths = min((m.prefixlen for m in mine), default=0)
+    for vrf in sorted(set(leaf.vrfs) - {ask.vrf}):
+        for route in leaf.vrfs[vrf].routes:
+            if vrf in ask.storage and route.via == (ask.vrf,):
+                continue
+            network = net(route.prefix)
+            if network.prefixlen >= lengths and any(_covers(m, network) for m in mine):
+                return f"{vrf} has a route to {route.prefix} ({route.protocol or 'unknown'})"
+    return ""
+
+
+def _foreign(ask: GateAsk, own: VrfState) -> str:
+    allowed = {ask.vrf, *ask.storage}
+    for route in own.routes:
+        if strange := sorted(set(route.via) - allowed):
+            return f"{route.prefix} goes through {strange[0]}"
+    return ""
+
+
+def _default(ask: GateAsk, own: VrfState) -> str:
+    """A VRF's own `unreachable default` is the kernel's, and has no next hop."""
+    for route in own.routes:
+        unreachable = route.protocol in ("kernel", "table") and not route.via
+        if route.prefix in DEFAULTS - ask.defaults and not unreachable:
+            return f"{route.prefix} ({route.protocol or 'unknown'})"
+    return ""
+
+
+def _imports(ask: GateAsk, leaf: LeafState, own: VrfState) -> Iterator[GateRow]:
+    wrong = sorted(own.imports ^ ask.storage) if ask.exact else sorted(own.imports - ask.storage)
+    words = ""
+    if wrong:
+        does = "takes routes of" if wrong[0] in own.imports else "does not take routes of"
+        words = f"{ask.vrf} {does} {wrong[0]}"
+    yield _row(GateCheck.IMPORTS, leaf.switch, words, ", ".join(sorted(own.imports)))
+    takers = {v for v, s in leaf.vrfs.items() if ask.vrf in s.imports and v != ask.vrf}
+    strange = sorted(takers - ask.storage)
+    words = f"{strange[0]} takes routes of {ask.vrf}" if strange else ""
+    yield _row(GateCheck.IMPORTERS, leaf.switch, words)
+
+
+def _sessions(ask: GateAsk, leaf: LeafState, own: VrfState) -> Iterator[GateRow]:
+    if ask.peers is None:
+        expected = leaf.applied_peers.get(ask.vrf, frozenset())
+    else:
+        expected = frozenset(peer for switch, peer in ask.peers if switch == leaf.switch)
+    strange = sorted(set(own.peers) - expected)
+    words = f"{strange[0]} is nobody's peer" if strange else ""
+    yield _row(GateCheck.PEERS, leaf.switch, words)
+    down = sorted(p for p in expected if p not in own.peers or own.peers[p].state != UP)
+    if down:
+        state = own.peers[down[0]].state if down[0] in own.peers else "not there"
+        words = f"{down[0]} is {state or 'without a state'}"
+    else:
+        words = ""
+    yield _row(GateCheck.PEER_STATE, leaf.switch, words)
+    came = sorted(p for p, told in own.peers.items() if told.dynamic)
+    words = f"{came[0]} came by itself" if came else ""
+    if ask.vrf in leaf.listens:
+        words = words or f"{ask.vrf} takes sessions from a whole range"
+    yield _row(GateCheck.DYNAMIC_PEERS, leaf.switch, words)
+
+
+def _overlay(ask: GateAsk, leaf: LeafState, own: VrfState) -> Iterator[GateRow]:
+    name = leaf.switch
+    wanted = {ask.vni} if ask.vni else set(own.vnis)
+    if not wanted:
+        for check in (GateCheck.OVERLAY, GateCheck.TARGETS, GateCheck.FOREIGN_TARGETS):
+            seen = "no overlay in this VRF"
+            yield GateRow(check=check, subject=name, verdict=Verdict.NONE, seen=seen)
+        return
+    words = ""
+    if set(own.vnis) != wanted or len(wanted) > 1:
+        words = f"VNIs {', '.join(sorted(own.vnis)) or 'none'} instead of {', '.join(wanted)}"
+    shared = [v for v, s in leaf.vrfs.items() if v != ask.vrf and set(s.vnis) & set(own.vnis)]
+    words = words or (f"{shared[0]} has the same VNI" if shared else "")
+    yield _row(GateCheck.OVERLAY, name, words)
+    takes = {t for v in own.vnis.values() for t in v.imports}
+    sends = {t for v in own.vnis.values() for t in v.exports}
+    yield _row(GateCheck.TARGETS, name, _targets(ask, leaf, takes, sends))
+    for vrf, state in sorted(leaf.vrfs.items()):
+        if vrf == ask.vrf:
+            continue
+        others_take = {t for v in state.vnis.values() for t in v.imports}
+        others_send = {t for v in state.vnis.values() for t in v.exports}
+        if both := sorted(others_take & sends):
+            yield _row(GateCheck.FOREIGN_TARGETS, name, f"{vrf} takes in {both[0]}")
+            return
+        if both := sorted(others_send & takes):
+            yield _row(GateCheck.FOREIGN_TARGETS, name, f"{ask.vrf} takes in {both[0]} of {vrf}")
+            return
+    yield _row(GateCheck.FOREIGN_TARGETS, name, "")
+
+
+def _targets(ask: GateAsk, leaf: LeafState, takes: set[str], sends: set[str]) -> str:
+    """Exactly the planned one; else exactly what is configured, or what the VNI makes by itself."""
+    configured = leaf.applied_targets.get(ask.vrf)
+    if ask.target:
+        wanted_in = wanted_out = {ask.target}
+    elif configured is not None:
+        wanted_in, wanted_out = set(configured.imports), set(configured.exports)
+    else:  # derived by the switch: AS number, then the VNI
+        ends = tuple(f":{vni}" for vni in leaf.vrfs[ask.vrf].vnis)
+        wanted_in = {t for t in takes if t.endswith(ends)}
+        wanted_out = {t for t in sends if t.endswith(ends)}
+    for found, wanted, does in ((takes, wanted_in, "takes in"), (sends, wanted_out, "sends")):
+        if wrong := sorted(found ^ wanted):
+            word = does if wrong[0] in found else f"no longer {does}"
+            return f"{ask.vrf} {word} {wrong[0]}"
+        if not found:
+            return f"{ask.vrf} {does} no route target"
+    return ""
+
+
+def _macs(ask: GateAsk, leaf: LeafState, before: LeafRecord | None) -> frozenset[str]:
+    """MACs that were learned on the node's own ports here, before or now."""
+    own = {p.interface for p in ask.ports if p.switch == leaf.switch}
+    found = {n.mac for n in leaf.neighbours if n.interface in own}
+    if before is not None:
+        found |= {mac for interface, _, mac in before.neighbours if interface in own}
+    return frozenset(m for m in found if m)
+
+
+def _neighbours(ask: GateAsk, leaf: LeafState, before: LeafRecord | None) -> str:
+    own = {p.interface for p in ask.ports if p.switch == leaf.switch}
+    macs, mine = _macs(ask, leaf, before), [net(p) for p in own_networks(ask, leaf)]
+    for entry in leaf.neighbours:
+        if entry.interface in own or leaf.vrf_of.get(entry.interface) == ask.vrf:
+            continue
+        try:
+            address = net(entry.address)
+        except ValueError:
+            return f"an unreadable address on {entry.interface}"
+        if entry.mac in macs or any(_covers(m, address) for m in mine):
+            vrf = leaf.vrf_of.get(entry.interface, "no VRF")
+            return f"{entry.address} at {entry.mac} on {entry.interface} ({vrf})"
+    return ""
+
+
+def _bridged(ask: GateAsk, leaf: LeafState, before: LeafRecord | None) -> str:
+    own = {p.interface for p in ask.ports if p.switch == leaf.switch}
+    for mac in sorted(_macs(ask, leaf, before) & set(leaf.fdb)):
+        return f"{mac} is bridged on {leaf.fdb[mac]}"
+    ports = sorted(set(leaf.fdb.values()) & own)
+    return f"{ports[0]} is in a bridge" if ports else ""
+
+
+@lru_cache(maxsize=65_536)  # the prefixes of a site; parsing them is most of a judgement's time
+def net(prefix: str) -> Network:
+    """A prefix or an address as a network."""
+    return ipaddress.ip_network(prefix, strict=False)
+
+
+def _covers(outer: Network, inner: Network) -> bool:
+    if outer.version != inner.version or outer.prefixlen > inner.prefixlen:
+        return False
+    return inner.network_address in outer
+
+
+def _row(check: GateCheck, subject: str, problem: str, seen: str = "") -> GateRow:
+    verdict = Verdict.FAIL if problem else Verdict.PASS
+    return GateRow(check=check, subject=subject, verdict=verdict, seen=(problem or seen)[:300])

@@ -1,0 +1,240 @@
+"""Packets that must arrive and packets that must not: which are sent for a release, what they say.
+
+Rule: silence proves nothing by itself. Every source has a control, an address that must answer;
+where it does not, nothing that was silent from there counts. A class of probes that has no partner
+(the tenant's first node, no node left in maintenance) is `none`, and the proof says so.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+from zlib import crc32
+
+from provisioner.model.location import Port
+from provisioner.model.node import Node, NodeKind, Placement, State
+from provisioner.model.release import GateCheck, GateRow, Verdict
+from provisioner.model.tenant import Tenant
+from provisioner.planning.release.release_ask import GateAsk
+
+PARTNERS_MAX = 2  # of each class; each leaf is met by every one of them
+SMALL = 56  # bytes: ping's own; the smallest packet slips through most
+# States in which a node in the maintenance VRF has a system that we may log in to.
+_AWAKE = (State.CERTIFIED, State.VALIDATING)
+
+
+# A canary listens at one port for each rail; perftest's own is 18515, where gate C's tests begin
+RDMA_PORT = 18600
+WANTED = (GateCheck.REACHES, GateCheck.HOST_ROUTE, GateCheck.RDMA)
+
+
+@dataclass(frozen=True)
+class Ping:
+    """One probe. `what` is for a person."""
+
+    source: str  # address
+    target: str
+    size: int  # payload, bytes; not fragmented. Of RDMA: the port that the canary listens at
+    what: str
+    check: GateCheck
+
+    @property
+    def wanted(self) -> bool:
+        """Whether it must be answered."""
+        return self.check in WANTED
+
+
+@dataclass(frozen=True)
+class Errand:
+    """All probes that one host sends."""
+
+    host: str
+    address: str  # in-band, where it is logged in to
+    pings: tuple[Ping, ...]
+
+
+@dataclass(frozen=True)
+class Partners:
+    """Who else there is: what the probes are aimed at."""
+
+    nodes: tuple[Node, ...]
+    tenants: tuple[Tenant, ...]
+    reached: tuple[str, ...] = ()  # "VRF=ADDRESS"
+    never: tuple[str, ...] = ()
+    size: int = 8972
+    rdma: str = "listed"  # as the setting `release_rdma`
+    canaries: tuple[str, ...] = ()  # "VRF=ADDRESS" that serve RDMA
+
+    def canary(self, node: str, vrf: str) -> str:
+        """The address that a node tries RDMA with; "": there is none. Spread by the node's name."""
+        mine = sorted(a for v, _, a in (c.partition("=") for c in self.canaries) if v == vrf)
+        if self.rdma == "off" or not mine:
+            return ""
+        return mine[crc32(node.encode()) % len(mine)]
+
+
+def errands(node: Node, ask: GateAsk, partners: Partners) -> tuple[Errand, ...]:
+    """The node's own probes first, then those from the maintenance VRF towards it."""
+    others = [n for n in partners.nodes if n.id != node.id and n.kind is NodeKind.HOST]
+    mine = tuple(p for port in _rails(node) for p in _outward(node, port, ask, partners, others))
+    found = [Errand(node.id, node.address, mine)]
+    fenced = [n for n in others if n.placement is Placement.MAINTENANCE and n.address]
+    for canary in [n for n in fenced if n.state in _AWAKE][:PARTNERS_MAX]:
+        pings = tuple(_inward(canary, node, partners.size))
+        if pings:
+            found.append(Errand(canary.id, canary.address, pings))
+    return tuple(found)
+
+
+def judge(
+    sent: Sequence[Errand], answers: Mapping[tuple[str, Ping], int | None], rdma: str = "listed"
+) -> tuple[GateRow, ...]:
+    """A row for each probe. `answers`: exit code of what sent it; None or nothing: it was not sent.
+
+    `rdma`: the setting; where it is "required", no canary is no proof.
+    """
+    rows: list[GateRow] = []
+    for errand in sent:
+        controls = {
+            p.source
+            for p in errand.pings
+            if p.check is GateCheck.REACHES and answers.get((errand.host, p)) == 0
+        }
+        rows += [
+            _row(errand.host, p, answers.get((errand.host, p)), controls) for p in errand.pings
+        ]
+    for check, words in CLASSES.items():
+        if not any(r.check is check for r in rows):
+            demanded = check is GateCheck.RDMA and rdma == "required"
+            verdict = Verdict.UNKNOWN if demanded else Verdict.NONE
+            seen = f"no {words}"
+            if check is GateCheck.RDMA and rdma == "off":
+                seen = "the site's settings have it off"
+            rows.append(GateRow(check=check, subject="probes", verdict=verdict, seen=seen))
+    return tuple(rows)
+
+
+CLASSES = {
+    GateCheck.REACHES: "address that must answer",
+    GateCheck.HOST_ROUTE: "address that must answer",
+    GateCheck.RDMA: "canary in the tenant's VRF",
+    GateCheck.SHUT_OUT: "address that must not answer",
+    GateCheck.SHUT_IN: "node in maintenance that could be asked to try",
+}
+
+
+_NO_TOOL = (126, 127)  # of a POSIX shell: it cannot be run, it is not there
+_FAILED = {
+    GateCheck.REACHES: "no answer with {size} bytes (ping ended with {code})",
+    GateCheck.HOST_ROUTE: "its system does not send this through the interface of that address",
+    GateCheck.RDMA: "no RDMA at port {size} (ib_write_bw ended with {code})",
+}
+
+
+def _row(host: str, ping: Ping, code: int | None, controls: set[str]) -> GateRow:
+    subject = f"{host} {ping.source} to {ping.target} ({ping.what})"
+    if code is None or (code in _NO_TOOL and ping.wanted):
+        verdict, seen = Verdict.UNKNOWN, "it was not sent" + (" (no such tool)" if code else "")
+    elif ping.wanted:
+        verdict = Verdict.PASS if code == 0 else Verdict.FAIL
+        seen = "" if code == 0 else _FAILED[ping.check].format(size=ping.size, code=code)
+    elif code == 0:
+        verdict, seen = Verdict.FAIL, "it was answered"
+    elif ping.source not in controls:
+        verdict, seen = Verdict.UNKNOWN, "nothing else is answered from there either"
+    else:
+        verdict, seen = Verdict.PASS, ""
+    return GateRow(check=ping.check, subject=subject, verdict=verdict, seen=seen)
+
+
+def _outward(
+    node: Node, port: Port, ask: GateAsk, partners: Partners, others: Sequence[Node]
+) -> Iterator[Ping]:
+    source, size = host_end(port.address), partners.size
+    assert source
+
+    def wanted(target: str, what: str) -> Ping:
+        return Ping(source, target, size, what, GateCheck.REACHES)
+
+    def unwanted(target: str, what: str) -> Ping:
+        return Ping(source, target, SMALL, what, GateCheck.SHUT_OUT)
+
+    def routed(target: str, what: str) -> Iterator[Ping]:
+        yield wanted(target, what)
+        yield Ping(source, target, SMALL, what, GateCheck.HOST_ROUTE)
+
+    yield from routed(port.address.partition("/")[0], "its leaf")
+    if canary := partners.canary(node.id, ask.vrf):
+        yield from routed(canary, "canary")
+        yield Ping(source, canary, RDMA_PORT + port.rail, "canary", GateCheck.RDMA)
+    peers = [n for n in others if n.state is State.RELEASED and n.vrf == ask.vrf]
+    for peer, address in _beside(port, peers):
+        yield from routed(address, f"peer {peer.id}")
+    for entry in partners.reached:
+        vrf, _, address = entry.partition("=")
+        if vrf in ask.storage:
+            yield from routed(address, f"storage {vrf}")
+        else:
+            yield unwanted(address, f"storage {vrf}")
+    fenced = [n for n in others if n.placement is Placement.MAINTENANCE and n.state in _AWAKE]
+    yield from (unwanted(a, f"maintenance {n.id}") for n, a in _beside(port, fenced))
+    strangers = [n for n in others if n.state is State.RELEASED and n.vrf not in ("", ask.vrf)]
+    yield from (unwanted(a, f"other tenant {n.id}") for n, a in _beside(port, strangers))
+    for address, what in _management(node, port, partners):
+        yield unwanted(address, what)
+
+
+def _inward(canary: Node, node: Node, size: int) -> Iterator[Ping]:
+    theirs = {p.rail: p for p in _rails(canary)}
+    for port in _rails(node):
+        own = theirs.get(port.rail)
+        if own is None:
+            continue
+        source, leaf = host_end(own.address), own.address.partition("/")[0]
+        yield Ping(source, leaf, size, "its leaf", GateCheck.REACHES)
+        yield Ping(source, host_end(port.address), SMALL, node.id, GateCheck.SHUT_IN)
+
+
+def _beside(port: Port, nodes: Iterable[Node]) -> Iterator[tuple[Node, str]]:
+    """Ends of other nodes on the same rail: the nearest to a leak on this leaf."""
+    found = 0
+    for node in sorted(nodes, key=lambda n: n.id):
+        same = [p for p in _rails(node) if p.rail == port.rail]
+        if same and found < PARTNERS_MAX:
+            found += 1
+            yield node, host_end(same[0].address)
+
+
+def _management(node: Node, port: Port, partners: Partners) -> Iterator[tuple[str, str]]:
+    """Its own BMC, its leaf's management address, and what the site names; literal addresses."""
+    for bmc in node.bmcs[:1]:
+        if address := _literal(bmc.url):
+            yield address, "BMC"
+    leaf = next((n for n in partners.nodes if n.id == port.switch), None)
+    if leaf is not None and (address := _literal(leaf.address)):
+        yield address, "switch management"
+    for address in partners.never:
+        yield address, "never reached"
+
+
+def _literal(url: str) -> str:
+    try:
+        return str(ipaddress.ip_address(urlsplit(url).hostname or ""))
+    except ValueError:
+        return ""
+
+
+def _rails(node: Node) -> list[Port]:
+    return sorted((p for p in node.ports if host_end(p.address)), key=lambda p: p.rail)
+
+
+def host_end(address: str) -> str:
+    """The node's address on a link: the other one of the leaf's /31 or /30; else ""."""
+    if not address:
+        return ""
+    leaf = ipaddress.ip_interface(address)
+    if leaf.version != 4 or leaf.network.prefixlen not in (30, 31):
+        return ""
+    return next((str(h) for h in leaf.network.hosts() if h != leaf.ip), "")

@@ -1,0 +1,1 @@
+"""Repair cases decided: suspects, remedies, parts, tickets. Pure."""

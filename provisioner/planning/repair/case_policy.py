@@ -1,0 +1,362 @@
+"""When a case is opened, what becomes of the tenant meanwhile, and what a case waits for. Pure.
+
+Rule: a tenant is never cut off for what only concerns the site, and never kept on a node whose
+certificate an error has taken away; in between it has its notice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+
+from provisioner.model.alert import Alert, Classification
+from provisioner.model.base import Record
+from provisioner.model.case import Case, Fault, Notice, Origin, Service, Stage, StageTime
+from provisioner.model.health import CheckResult, HealthReport, Verdict
+from provisioner.model.inventory import Inventory
+from provisioner.model.node import Node, NodeKind, State
+from provisioner.model.outcome import Reason
+from provisioner.planning.certification.part_changes import parts_of
+from provisioner.planning.lifecycle.decide import PASSING
+from provisioner.planning.watch.watch_rules import LAPSED
+
+C = Classification
+# what a repair can do something about; a plan that has no path is the matrix's fault, not a part's
+FAULTY = frozenset(
+    {
+        Reason.CHECK_FAILED,
+        Reason.BILL_OF_MATERIALS,
+        Reason.UPDATE_FAILED,
+        Reason.UPDATE_STALLED,
+        Reason.NOT_ACTIVATED,
+        Reason.POWER,
+        Reason.UNREACHABLE,
+        Reason.MALFORMED,
+        Reason.CABLING,
+        Reason.FABRIC,
+        Reason.PAIRING_FAILED,
+        Reason.ATTEMPTS_EXHAUSTED,
+    }
+)
+# what no remedy on a node changes: people change the matrix or its files, or put in another part
+_OF_THE_MATRIX = frozenset(
+    {
+        Reason.UNKNOWN_PIN,
+        Reason.NO_PATH,
+        Reason.DOWNGRADE,
+        Reason.ANTI_ROLLBACK,
+        Reason.CONSTRAINT,
+        Reason.MISSING_ARTIFACT,
+        Reason.MISSING_DIGEST,
+        Reason.MISSING_EVIDENCE,
+        Reason.METHOD_FORBIDDEN,
+        Reason.SEARCH_LIMIT,
+        Reason.DIGEST_MISMATCH,
+    }
+)
+_ISOLATION = frozenset({Reason.CABLING, Reason.FABRIC})
+# alerts that open a case; the others are for people to look at
+_OPENING = frozenset(
+    {
+        C.HARDWARE,
+        C.SENSOR_CRITICAL,
+        C.SENSOR_FAILURE,
+        C.FATAL_EVENT,
+        C.PART_SWAP,
+        C.LINK,
+        C.UNOBSERVED,
+    }
+)
+FAULTS_MAX = 64
+UNREADABLE = "cannot be judged"  # how a check begins that could not read its output
+WORDS_MAX = 500  # of a person's or a tenant's report
+
+
+class CasePolicy(Record):
+    """See the settings of the same words."""
+
+    service: str = "auto"  # or one of `Service`
+    notice_s: float = 86400.0
+    defer_max_s: float = 14 * 86400.0
+    quiet_s: float = 3600.0  # a kept node without faults for so long: its case is closed
+
+
+class PlannedWork(Record):
+    """When planned maintenance begins and ends, in seconds since the epoch; 0: nobody said."""
+
+    begins_at: float = 0.0
+    ends_at: float = 0.0
+
+
+def service_for(classes: Iterable[Classification], origin: Origin, policy: CasePolicy) -> Service:
+    """What becomes of a tenant's use of the node."""
+    if policy.service != "auto":
+        return Service(policy.service)
+    found = set(classes)
+    if found & {C.FATAL_EVENT, C.PART_SWAP}:
+        return Service.CUT_OFF  # what it computes, or who it is, cannot be trusted
+    if found & {C.HARDWARE, C.SENSOR_CRITICAL, C.SENSOR_FAILURE}:
+        return Service.DRAIN
+    if origin in (Origin.TENANT, Origin.CHECK, Origin.MAINTENANCE):
+        return Service.DRAIN
+    return Service.KEEP  # a link of several, or a BMC that is silent: the tenant's work goes on
+
+
+def opened(
+    node: Node,
+    *,
+    number: int,
+    origin: Origin,
+    reason: str,
+    by: str,
+    service: Service,
+    inventory: Inventory | None,
+    policy: CasePolicy,
+    now: float,
+    faults: Sequence[Fault] = (),
+    planned: PlannedWork | None = None,
+) -> Case:
+    """A new case of a node, with the parts that it has now. `planned`: times of maintenance."""
+    serves = node.state is State.RELEASED
+    drain_at = now if service is Service.CUT_OFF else now + policy.notice_s
+    if planned is not None and planned.begins_at and service is Service.DRAIN:
+        drain_at = max(now, planned.begins_at)
+    return Case(
+        id=f"{node.id}-c{number:04d}",
+        node=node.id,
+        origin=origin,
+        reason=reason[:WORDS_MAX],
+        by=by[:120],
+        service=service,
+        tenant=node.tenant,
+        stages=(StageTime(stage=Stage.OPENED, at=now),),
+        faults=tuple(faults)[:FAULTS_MAX],
+        parts_before=parts_of(inventory),
+        system_before=(inventory.system_serial or "") if inventory else "",
+        vendor=inventory.vendor if inventory else "",
+        profile=node.profile,
+        drain_at=drain_at if serves and service is not Service.KEEP else 0.0,
+        work_ends_at=planned.ends_at if planned is not None else 0.0,
+        opened_at=now,
+    )
+
+
+def is_taken_over(node: Node, case: Case | None = None) -> bool:
+    """Return whether every BMC of a node has a credential of ours and its profile is stored.
+
+    A node that comes back from repair as a stranger has no profile until its parts were read; the
+    one that its case was opened with counts then.
+    """
+    profile = node.profile or (case.profile if case is not None else "")
+    return bool(profile) and all(b.rotated for b in node.bmcs)
+
+
+def describe_take_over(node: Node) -> str:
+    """Return what people are asked to do with a node that was not taken over."""
+    strange = [b.name for b in node.bmcs if not b.rotated]
+    lacking = [f"no credential of ours for {', '.join(strange)}"] if strange else []
+    lacking += ["no profile is stored"] if not node.profile else []
+    reason = f" ({node.blockers[0]})" if node.blockers else ""
+    return (
+        f"It was not taken over: {' and '.join(lacking)}{reason}. Nothing is written to it. "
+        "Resolve this, then say `case returned`, or `case retire` to give the machine up."
+    )[:500]
+
+
+def faulty(node: Node, remedies_max: int) -> bool:
+    """Whether a node in quarantine is there for something that a repair can cure.
+
+    What passes by itself is left to the automatic tries first. A node that was not taken over is
+    never repaired: the profile that it is held against may be another machine's, and its BMCs may
+    be another owner's.
+    """
+    if node.state is not State.QUARANTINED or node.kind is not NodeKind.HOST:
+        return False
+    if not is_taken_over(node):
+        return False
+    reasons = {b.reason for b in node.blockers}
+    if not reasons & FAULTY:
+        return False
+    waits = all(r in PASSING for r in reasons) and node.attempts < remedies_max
+    return not (waits and node.placement.value == "maintenance")
+
+
+def incurable(case: Case, node: Node) -> bool:
+    """Whether nothing but the matrix and its files keeps a node in quarantine that is to stay."""
+    if case.retire_at or node.state is not State.QUARANTINED:
+        return False
+    reasons = {b.reason for b in node.blockers}
+    return bool(reasons) and reasons <= _OF_THE_MATRIX
+
+
+def opening_alerts(alerts: Iterable[Alert]) -> tuple[Alert, ...]:
+    """Those that open a case, gravest first; `alerts` are those that have an effect."""
+    found = [a for a in alerts if a.active and set(a.classifications) & _OPENING]
+    return tuple(sorted(found, key=lambda a: (C.FATAL_EVENT not in a.classifications, a.id)))
+
+
+def lapsed_alerts(alerts: Iterable[Alert]) -> tuple[Alert, ...]:
+    """Return the alerts that a serving node has no valid certificate any more."""
+    return tuple(
+        a
+        for a in alerts
+        if a.active and C.CERTIFICATE_AGE in a.classifications and a.message in LAPSED
+    )
+
+
+def faults_of(
+    node: Node, report: HealthReport | None, alerts: Iterable[Alert], case: Case | None = None
+) -> tuple[Fault, ...]:
+    """All that is known to be wrong with a node now, as diagnosis reads it."""
+    found = [
+        Fault(source="report", id="reported", detail=case.reason, at=case.opened_at)
+        for case in (case,)
+        if case is not None and case.origin in (Origin.TENANT, Origin.OPERATOR)
+    ]
+    found += [
+        Fault(source="report", id=f"reported {number}", detail=r.reason, at=r.at)
+        for number, r in enumerate(case.reports if case is not None else (), 2)
+        if r.origin in (Origin.TENANT, Origin.OPERATOR)
+    ]
+    found += [
+        Fault(
+            source="alert",
+            id=a.id,
+            part=a.target,
+            detail=f"{a.message} [{' '.join(a.classifications)}]"[:300],
+            at=a.last_at,
+            count=a.count,
+        )
+        for a in alerts
+        if a.active
+    ]
+    if report is not None:
+        for result in report.results:
+            if result.verdict is not Verdict.FAIL:
+                continue
+            check = result.check.split(" after ")[0]
+            if not result.findings or result.findings[0].detail.startswith(UNREADABLE):
+                found += _unread(result, report.ended_at)
+                continue
+            found += [
+                Fault(
+                    source="check",
+                    id=check,
+                    part=f.part[:80],
+                    detail=f"{f.detail} {f.measured}".strip()[:300],
+                    at=report.ended_at,
+                )
+                for f in result.findings
+            ]
+    for blocker in node.blockers:
+        source = "isolation" if blocker.reason in _ISOLATION else "work"
+        if blocker.reason is Reason.CHECK_FAILED:
+            if not blocker.subject.endswith("/fabric"):
+                continue  # its report says more
+            source = "isolation"
+        if blocker.reason not in FAULTY:
+            continue
+        found.append(
+            Fault(
+                source=source,
+                id=blocker.reason.value,
+                part=blocker.subject[:80],
+                detail=blocker.detail[:300],
+            )
+        )
+    unique = {(f.key, f.detail): f for f in found}
+    return tuple(unique.values())[:FAULTS_MAX]
+
+
+def _unread(result: CheckResult, at: float) -> list[Fault]:
+    """A check that could not judge accuses nothing of its own: its words may name the cause."""
+    return [
+        Fault(source="check", id="unreadable", part=f.part[:80], detail=f.detail[:300], at=at)
+        for f in result.findings
+    ]
+
+
+def keys(faults: Iterable[Fault]) -> tuple[str, ...]:
+    """What is compared before and after a remedy.
+
+    What a person said is not measured, and an event log keeps its old entries.
+    """
+    return tuple(sorted({f.key for f in faults if f.source not in ("report", "event_log")}))
+
+
+def waits_for(case: Case, now: float) -> str:
+    """What the case of a node in `repairing` waits for; "": there is something to do now."""
+    if case.stage is Stage.RETIRING or 0 < case.retire_at <= now:
+        return ""
+    if case.stage is Stage.HARDWARE:
+        return case.note or "people work on it"
+    if case.stage is Stage.DIAGNOSIS and case.next_at > now:
+        return case.note or "the next remedy is not due yet"
+    return ""
+
+
+def waits(case: Case, now: float) -> bool:
+    """Whether a case of a node in `repairing` has nothing to do now."""
+    return bool(waits_for(case, now))
+
+
+def deferred(case: Case, until: float, policy: CasePolicy, now: float) -> Case | str:
+    """The tenant asks for time (at most two weeks from the opening), or why it has none."""
+    if case.stage is not Stage.OPENED or not case.drain_at:
+        return "it is not waiting to be drained"
+    if case.service is Service.CUT_OFF:
+        return "it is cut off: its certificate is gone"
+    latest = case.opened_at + policy.defer_max_s
+    if not now < until <= latest:
+        return f"it can be put off until {policy.defer_max_s / 86400:.0f} days after the opening"
+    return case.model_copy(update={"drain_at": until, "note": "put off by its tenant"})
+
+
+def notice(case: Case, kind: str, text: str, now: float, effective_at: float = 0.0) -> Notice:
+    """What the case's tenant is told; the same notice again has the same id."""
+    return Notice(
+        id=f"{case.id}/{kind}/{int(now)}",
+        tenant=case.tenant,
+        node=case.node,
+        case=case.id,
+        kind=kind,
+        text=text,
+        at=now,
+        effective_at=effective_at,
+    )
+
+
+def is_planned(case: Case) -> bool:
+    """Return whether a case is about planned maintenance alone: nothing is diagnosed then."""
+    others = (r for r in case.reports if r.origin is not Origin.MAINTENANCE)
+    return case.origin is Origin.MAINTENANCE and next(others, None) is None
+
+
+def _describe_work(case: Case) -> str:
+    """Return the notice of planned maintenance, with its times."""
+    words = {
+        Service.KEEP: "It goes on serving you meanwhile.",
+        Service.DRAIN: f"It is taken back at {_moment(case.drain_at)}; move your work before that, "
+        "agree to less notice, or ask for another time. It comes back to you afterwards.",
+        Service.CUT_OFF: "It is taken back now. It comes back to you afterwards.",
+    }
+    ends = f" The work is expected to end at {_moment(case.work_ends_at)}."
+    planned = f"Planned maintenance of node {case.node}: {case.reason}. {words[case.service]}"
+    return planned + (ends if case.work_ends_at else "")
+
+
+def _moment(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def first_notice(case: Case, now: float) -> Notice:
+    """What the tenant hears as soon as the case is opened."""
+    if case.origin is Origin.MAINTENANCE:
+        return notice(case, "maintenance", _describe_work(case), now, case.drain_at)
+    words = {
+        Service.KEEP: "It goes on serving you; nothing is done to it without another notice.",
+        Service.DRAIN: "It is taken back when the notice ends; move your work, or agree to less.",
+        Service.CUT_OFF: "It is taken back now: what it computes cannot be trusted.",
+    }
+    text = f"Node {case.node} has a fault: {case.reason}. {words[case.service]}"
+    return notice(case, "failure", text, now, case.drain_at)

@@ -1,0 +1,200 @@
+"""From evidence to suspects: which part is the likely cause, how sure, by which rule. Pure.
+
+The rules are data (`diagnosis_rules.csv`), each with where it comes from. Rule: several findings
+for the same part strengthen one another; a rule that finds the cause elsewhere weakens those whose
+findings follow from it. Nothing here condemns a part: a remedy is tried, and measured.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from importlib import resources
+
+from provisioner.model.base import Record
+from provisioner.model.case import Fault, PartClass, RemedyKind, Suspect
+from provisioner.model.inventory import Device, Inventory
+from provisioner.planning.certification.part_changes import Parts
+
+CLEARED = 0.3  # what is left of a suspicion that another finding explains
+SUSPECTS_MAX = 8
+EVIDENCE_MAX = 6  # lines of one suspect
+_NODE = frozenset({"", "host", "node", "fabric", "hgx"})
+_SLOT = re.compile(
+    r"\b((?:GPU_SXM|NVSwitch|DPU|NIC|PSU|FAN|DIMM|CPU)_?\d{1,3}"
+    r"|GPU \d{1,3}|rail ?\d{1,2}|mlx5_\d{1,2}|nvme\d{1,3})\b",
+    re.IGNORECASE,
+)
+
+
+class Rule(Record):
+    """One line of the table. Empty patterns fit everything; all that are given must fit."""
+
+    name: str
+    source: re.Pattern[str]
+    id: re.Pattern[str]
+    part: re.Pattern[str]
+    words: re.Pattern[str]
+    kind: PartClass
+    confidence: float
+    start: RemedyKind | None  # the first rung that makes sense; None: the ladder's first
+    clears: frozenset[PartClass]
+    why: str
+    citation: str
+
+    model_config = Record.model_config | {"arbitrary_types_allowed": True}
+
+    def fits(self, fault: Fault) -> bool:
+        """Whether this line speaks of that fault."""
+        return (
+            self.source.fullmatch(fault.source) is not None
+            and self.id.search(fault.id) is not None
+            and self.part.search(fault.part) is not None
+            and self.words.search(f"{fault.id} {fault.detail}") is not None
+        )
+
+
+class Diagnosis(Record):
+    """Suspects, most likely first, and the rung that the best rule of the first one names."""
+
+    suspects: tuple[Suspect, ...]
+    start: RemedyKind | None = None
+
+
+@cache
+def rules() -> tuple[Rule, ...]:
+    """The table, in its order."""
+    text = (
+        resources.files("provisioner.planning.repair").joinpath("diagnosis_rules.csv").read_text()
+    )
+    return tuple(_rule(row) for row in csv.DictReader(text.splitlines()))
+
+
+def _rule(row: Mapping[str, str]) -> Rule:
+    def pattern(name: str) -> re.Pattern[str]:
+        return re.compile(row[name], re.IGNORECASE)
+
+    return Rule(
+        name=row["name"],
+        source=pattern("source"),
+        id=pattern("id"),
+        part=pattern("part"),
+        words=pattern("words"),
+        kind=PartClass(row["kind"]),
+        confidence=float(row["confidence"]),
+        start=RemedyKind(row["start"]) if row["start"] else None,
+        clears=frozenset(PartClass(word) for word in row["clears"].split()),
+        why=row["why"],
+        citation=row["citation"],
+    )
+
+
+def diagnose(
+    faults: Iterable[Fault],
+    inventory: Inventory | None,
+    table: Sequence[Rule] | None = None,
+    gone: Parts = (),
+) -> Diagnosis:
+    """Who is suspected. Always somebody: where no rule fits, the node itself, barely.
+
+    The order in which faults are given means nothing. `gone`: parts of before that the inventory
+    does not list any more; a suspect among them keeps its serial.
+    """
+    seen = sorted(set(faults), key=lambda f: (f.key, f.detail, f.at))
+    matches = [(r, f) for f in seen for r in (rules() if table is None else table) if r.fits(f)]
+    cleared = {kind for rule, _ in matches for kind in rule.clears}
+    groups: dict[tuple[PartClass, str], list[tuple[Rule, Fault]]] = {}
+    for rule, fault in matches:
+        part = part_of(fault, rule.kind)
+        device = device_of(fault.part, inventory) or device_of(part, inventory)
+        name = part if device is None or rule.kind is PartClass.LEAF else device.slot
+        groups.setdefault((rule.kind, name), []).append((rule, fault))
+    found = [
+        _suspect(kind, part, group, cleared, inventory) for (kind, part), group in groups.items()
+    ]
+    found = [_as_it_was(suspect, gone) for suspect in found]
+    if not found:
+        found = [_nobody(seen)]
+    found.sort(key=lambda s: (-s.confidence, s.part in _NODE, s.kind, s.part))
+    best = found[0]
+    starts = {r.name: r.start for r, _ in matches}
+    return Diagnosis(suspects=tuple(found[:SUSPECTS_MAX]), start=starts.get(best.rule))
+
+
+def part_of(fault: Fault, kind: PartClass) -> str:
+    """The part that a fault is at, as people and inventories name it; "host" for the node."""
+    if kind is PartClass.LEAF:
+        return fault.part or "leaf"
+    for text in (fault.part, fault.detail):
+        if match := _SLOT.search(text):
+            return match[1]
+    return "host" if fault.part.casefold() in _NODE else fault.part
+
+
+def _suspect(
+    kind: PartClass,
+    part: str,
+    group: Sequence[tuple[Rule, Fault]],
+    cleared: set[PartClass],
+    inventory: Inventory | None,
+) -> Suspect:
+    best = max(group, key=lambda pair: (pair[0].confidence, pair[0].name))[0]
+    doubt = 1.0
+    # each rule counts once for a part: ten lines of one log are one witness
+    for confidence in {r.name: r.confidence for r, _ in group}.values():
+        doubt *= 1.0 - confidence
+    sure = 1.0 - doubt
+    if kind in cleared:
+        sure *= CLEARED
+    device = device_of(part, inventory)
+    lines = dict.fromkeys(
+        f"{f.source} {f.id}{f' at {f.part}' if f.part else ''}: {f.detail}"[:300] for _, f in group
+    )
+    return Suspect(
+        part=part if device is None else device.slot,
+        kind=kind,
+        confidence=round(min(sure, 0.99), 3),
+        rule=best.name,
+        why=f"{best.why} ({best.citation})",
+        evidence=tuple(lines)[:EVIDENCE_MAX],
+        serial=(device.serial or "") if device else "",
+        part_number=(device.part or "") if device else "",
+    )
+
+
+def _as_it_was(suspect: Suspect, gone: Parts) -> Suspect:
+    for _, slot, serial, model in gone:
+        if slot == suspect.part and not suspect.serial:
+            return suspect.model_copy(update={"serial": serial, "part_number": model})
+    return suspect
+
+
+def _nobody(seen: Sequence[Fault]) -> Suspect:
+    lines = tuple(f"{f.source} {f.id}: {f.detail}"[:300] for f in seen[:EVIDENCE_MAX])
+    return Suspect(
+        part="host",
+        kind=PartClass.HOST,
+        confidence=0.1,
+        rule="",
+        why="no rule fits what was seen",
+        evidence=lines,
+    )
+
+
+def device_of(part: str, inventory: Inventory | None) -> Device | None:
+    """The part in the inventory: by its slot, or a GPU by its number in PCI order."""
+    if inventory is None or not part:
+        return None
+    for device in inventory.devices:
+        if device.slot == part or (device.pci and device.pci in part):
+            return device
+    if match := re.fullmatch(r"GPU (\d{1,3})", part):
+        gpus = sorted(
+            (d for d in inventory.devices if d.kind.value == "gpu" and d.pci),
+            key=lambda d: d.pci or "",
+        )
+        number = int(match[1])
+        return gpus[number] if number < len(gpus) else None
+    return None

@@ -1,0 +1,179 @@
+"""The archive of a case's evidence as a vendor gets it: deterministic, complete, checkable. Pure.
+
+A tar in gzip with `manifest.json` (every file with its SHA-256) and `manifest.dsse.json` (the same
+manifest, signed: DSSE 1.0.2, Ed25519). The same case gives the same bytes. Reading one back is done
+as if it came from a stranger: sizes, names and kinds of members are checked before anything is
+believed.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import io
+import json
+import tarfile
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import rfc8785
+
+from provisioner.model.base import Record
+from provisioner.model.case import Case
+from provisioner.planning.certification import attestation
+from provisioner.planning.certification.attestation import Envelope, NotAnAttestation
+from provisioner.planning.repair.scrubbing import scrub
+
+PAYLOAD = "application/vnd.gpu-provisioner.case-bundle.v1+json"
+MANIFEST, ENVELOPE = "manifest.json", "manifest.dsse.json"
+FILES_MAX = 512
+# two crash dumps of 32 MB for each of 12 BMCs would be 768 MB: what does not fit is named
+BYTES_MAX = 256 * 1024 * 1024
+
+
+class NotABundle(ValueError):
+    """The file is no archive of this kind, or is not safe to read."""
+
+
+class BundleFile(Record):
+    """One member. `stored`: SHA-256 of the evidence row it is from; "": made for the archive."""
+
+    path: str
+    content: bytes
+    stored: str = ""
+    removed: int = 0  # places where a secret was taken out
+    opaque: bool = False  # a binary dump: it cannot be searched for secrets
+
+
+def digest(content: bytes) -> str:
+    """SHA-256 of an archive, hex."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def text_file(path: str, text: str, secrets: Iterable[str], stored: str = "") -> BundleFile:
+    """A member of text, without secrets."""
+    clean, removed = scrub(text, secrets)
+    return BundleFile(path=path, content=clean.encode(), stored=stored, removed=removed)
+
+
+def evidence_file(name: str, text: str, digest: str, secrets: Iterable[str]) -> BundleFile:
+    """A member of what was collected; `name` is its name in the case."""
+    folder, path = name.split(" ")[0], _path(name)
+    if folder == "dump":
+        try:
+            content = base64.b64decode(text, validate=True)
+        except ValueError:
+            return text_file(f"evidence/{path}.txt", text, secrets, digest)
+        return BundleFile(path=f"evidence/{path}.bin", content=content, stored=digest, opaque=True)
+    return text_file(f"evidence/{path}.txt", text, secrets, digest)
+
+
+def manifest(
+    case: Case, files: Sequence[BundleFile], left_out: Sequence[str], site: str, made_at: float
+) -> bytes:
+    """Canonical JSON (RFC 8785) over the whole archive."""
+    suspect = case.suspect
+    document: dict[str, Any] = {
+        "type": PAYLOAD,
+        "site": site,
+        "case": case.id,
+        "node": case.node,
+        "system_serial": case.system_before,
+        "vendor": case.vendor,
+        "rma": case.ticket.rma if case.ticket else "",
+        "suspect": suspect.model_dump(mode="json") if suspect else None,
+        "made_at": datetime.fromtimestamp(int(made_at), UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "files": {
+            f.path: {
+                "sha256": hashlib.sha256(f.content).hexdigest(),
+                "bytes": len(f.content),
+                "stored_sha256": f.stored,
+                "secrets_removed": f.removed,
+                "searched_for_secrets": not f.opaque,
+            }
+            for f in files
+        },
+        "left_out": list(left_out),
+        "gaps": list(case.gaps),
+    }
+    return rfc8785.dumps(document)
+
+
+def pack(files: Iterable[BundleFile], signed: str, listed: bytes) -> bytes:
+    """The archive. Owners, times and order are fixed: the same files give the same bytes."""
+    members = {f.path: f.content for f in files} | {MANIFEST: listed, ENVELOPE: signed.encode()}
+    plain = io.BytesIO()
+    with tarfile.open(fileobj=plain, mode="w", format=tarfile.USTAR_FORMAT) as archive:
+        for name in sorted(members):
+            info = tarfile.TarInfo(name)
+            info.size, info.mode = len(members[name]), 0o644
+            archive.addfile(info, io.BytesIO(members[name]))
+    return gzip.compress(plain.getvalue(), compresslevel=6, mtime=0)
+
+
+def unpack(content: bytes) -> Mapping[str, bytes]:
+    """Its members by name, none of them believed. Raises NotABundle."""
+    inflate = zlib.decompressobj(wbits=31)
+    try:
+        plain = inflate.decompress(content, BYTES_MAX + FILES_MAX * 1024)
+        if not inflate.eof or inflate.unused_data:
+            raise NotABundle("it is larger than an archive may be, or cut off, or has a tail")
+        found: dict[str, bytes] = {}
+        with tarfile.open(fileobj=io.BytesIO(plain), mode="r:") as archive:
+            for member in archive:
+                if not member.isreg() or _unsafe(member.name) or member.name in found:
+                    raise NotABundle(f"a member is no plain file of its own: {member.name[:80]!r}")
+                if len(found) >= FILES_MAX + 2:
+                    raise NotABundle("it has too many members")
+                file = archive.extractfile(member)
+                assert file is not None  # it is a plain file
+                found[member.name] = file.read()
+    except (zlib.error, tarfile.TarError, EOFError, OverflowError) as error:
+        raise NotABundle(f"this is no tar.gz archive: {type(error).__name__}") from None
+    return found
+
+
+def envelope_of(members: Mapping[str, bytes]) -> Envelope:
+    """The signed manifest, as it came. Raises NotABundle."""
+    try:
+        found = attestation.opened(members[ENVELOPE].decode())
+    except KeyError:
+        raise NotABundle(f"it has no {ENVELOPE}") from None
+    except (NotAnAttestation, UnicodeDecodeError) as error:
+        raise NotABundle(f"{ENVELOPE}: {error}") from None
+    if found.payload_type != PAYLOAD:
+        raise NotABundle(f"{ENVELOPE}: it is of another kind")
+    return found
+
+
+def objections(members: Mapping[str, bytes], signed: bytes) -> tuple[str, ...]:
+    """Where the archive is not what was signed; () if it is, byte for byte."""
+    wrong = [] if members.get(MANIFEST) == signed else [f"{MANIFEST} is not the signed one"]
+    try:
+        files = json.loads(signed)["files"]
+        wanted = {str(path): str(told["sha256"]) for path, told in files.items()}
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return (*wrong, "the signed manifest cannot be read")
+    for path, digest in sorted(wanted.items()):
+        if path not in members:
+            wrong.append(f"{path} is missing")
+        elif hashlib.sha256(members[path]).hexdigest() != digest:
+            wrong.append(f"{path} was changed")
+    known = wanted.keys() | {MANIFEST, ENVELOPE}
+    wrong += [f"{path[:80]!r} was added" for path in sorted(members.keys() - known)]
+    return tuple(wrong)
+
+
+def _path(name: str) -> str:
+    """A name of evidence as a file name: "check gpu_inventory" -> "check/gpu_inventory"."""
+    kind, _, rest = name.partition(" ")
+    plain = "".join(c if c.isalnum() or c in "._-" else "_" for c in rest)[:80].strip(".")
+    kind = "".join(c if c.isalnum() else "_" for c in kind)[:40]
+    return f"{kind}/{plain}" if plain else kind
+
+
+def _unsafe(name: str) -> bool:
+    return name.startswith("/") or ".." in name.split("/") or not name.isprintable()

@@ -1,0 +1,168 @@
+"""One part, one name: what tools call it (GPU 3, a UUID, a PCI address, a port) as its slot. Pure.
+
+Tools inside the host number GPUs, drivers name PCI addresses, leaves name ports; a technician needs
+the slot that is printed on the chassis. Serials join them: `nvidia-smi` and Redfish tell the same.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from provisioner.checks.check import Unreadable
+from provisioner.checks.commands import GPUS
+from provisioner.checks.readers.smi_table import table
+from provisioner.model.case import Fault
+from provisioner.model.inventory import DeviceKind, Inventory
+from provisioner.model.node import Node
+from provisioner.planning.certification.part_changes import Parts
+from provisioner.planning.certification.rejudging import raw_outputs
+
+_PCI = re.compile(r"\b([0-9a-fA-F]{4,8}):([0-9a-fA-F]{2}):([0-9a-fA-F]{2})(?:\.\d)?\b")
+_WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/-]{4,80}")
+_GPU = re.compile(r"\bGPU (\d{1,3})\b")
+_COUNT = re.compile(r"\b(\d{1,2}) of (\d{1,2}) GPUs\b")  # as the check `gpu_inventory` says it
+_NUMBERED = re.compile(r"(.*?)(\d{1,3})")
+# systemd.net-naming-scheme(7): enp60s0np0 is bus 60 (decimal), device 0; P: the PCI domain
+_INTERFACE = re.compile(r"\b(?:en|ib)(?:P(\d{1,5}))?p(\d{1,3})s(\d{1,2})(?:[fnd]\w{1,12})?\b")
+SERIAL_MIN = 6  # a shorter one may be any number
+
+Names = Mapping[str, str]
+
+
+def names_of(node: Node, inventory: Inventory | None, gpu_texts: Iterable[str] = ()) -> Names:
+    """Alias -> slot. `gpu_texts`: stored evidence of `gpu_inventory`, the newest last."""
+    found: dict[str, str] = {}
+    for port in node.ports:
+        found[f"{port.switch}/{port.interface}"] = port.nic_slot
+    if inventory is None:
+        return found
+    serials = {}
+    for device in inventory.devices:
+        if device.pci and (pci := pci_of(device.pci)):
+            found[pci] = device.slot
+        if device.serial and len(device.serial) >= SERIAL_MIN:
+            found[device.serial] = device.slot
+            if device.kind is DeviceKind.GPU:
+                serials[device.serial] = device.slot
+    for text in gpu_texts:
+        for row in _rows(text):
+            slot = serials.get(row["serial"])
+            if slot is None:
+                continue
+            found[f"GPU {row['index']}"] = slot
+            found[row["uuid"]] = slot
+            if pci := pci_of(row.get("pci.bus_id", "")):
+                found[pci] = slot
+    return found
+
+
+def gone_of(before: Parts, inventory: Inventory | None) -> Parts:
+    """Parts that a node had when its case was opened, and does not show now."""
+    if inventory is None:
+        return ()
+    there = {(d.kind.value, d.slot) for d in inventory.devices}
+    return tuple(part for part in before if part[:2] not in there)
+
+
+def of_missing(node: str, gone: Parts) -> Names:
+    """Alias -> slot of parts that are gone.
+
+    "su0-n03/gpu", which only counts, is a slot where one part of that kind is gone and no more.
+    """
+    found = {serial: slot for _, slot, serial, _ in gone if len(serial) >= SERIAL_MIN}
+    for kind in {kind for kind, *_ in gone}:
+        slots = [slot for k, slot, *_ in gone if k == kind]
+        if len(slots) == 1:
+            found[f"{node}/{kind}"] = slots[0]
+    return found
+
+
+def at_missing(
+    faults: Iterable[Fault], gone: Parts, inventory: Inventory | None
+) -> tuple[Fault, ...]:
+    """A fault that only counts GPUs ("7 of 8 GPUs", at the host) stands at each that is not there.
+
+    One of them may tell the missing serials; once the inventory is read anew nobody does: the slots
+    that are empty since the case was opened are it, or else the gap in the numbers of the slots.
+    Where none of them is exactly as many as are missing, the fault stays where it is: a slot is not
+    guessed.
+    """
+    lost = [slot for kind, slot, *_ in gone if kind == DeviceKind.GPU.value]
+    devices = inventory.devices if inventory else ()
+    serials = {serial: slot for _, slot, serial, _ in gone if serial}
+    serials |= {d.serial: d.slot for d in devices if d.serial}
+    found: list[Fault] = []
+    faults = tuple(faults)
+    told = [
+        serials[word]
+        for fault in faults
+        if _COUNT.search(fault.detail)
+        for word in _WORD.findall(fault.detail)
+        if word in serials
+    ]
+    for fault in faults:
+        count = _COUNT.search(fault.detail)
+        if count is None or fault.source != "check" or fault.part not in ("", "host"):
+            found.append(fault)
+            continue
+        wanted = int(count[2])
+        missing = max(1, wanted - int(count[1]))
+        ways = (list(dict.fromkeys(told)), lost, _gaps(inventory, wanted), [fault.part])
+        slots = next((way for way in ways if len(way) == missing), ways[-1])
+        found += [fault.model_copy(update={"part": slot}) for slot in slots]
+    return tuple(found)
+
+
+def _gaps(inventory: Inventory | None, wanted: int) -> list[str]:
+    """Empty GPU slots between the first and the last number; none if it is not certain."""
+    slots = [d.slot for d in inventory.devices if d.kind is DeviceKind.GPU] if inventory else []
+    parsed = [match for slot in slots if (match := _NUMBERED.fullmatch(slot))]
+    if not parsed or len(parsed) != len(slots) or len({m[1] for m in parsed}) != 1:
+        return []
+    numbers = {int(m[2]) for m in parsed}
+    first = 0 if 0 in numbers else 1
+    if max(numbers) - first > wanted - 1 or (first == 1 and wanted not in numbers):
+        return []  # slots may be numbered from 0 or from 1: the gap may be at either end
+    return [f"{parsed[0][1]}{n}" for n in range(first, first + wanted) if n not in numbers]
+
+
+def _rows(text: str) -> list[dict[str, str]]:
+    outputs = raw_outputs(text)
+    if outputs is None or GPUS.name not in outputs:
+        return []
+    try:
+        return [dict(row) for row in table(outputs, GPUS, "index", "uuid", "serial")]
+    except Unreadable:
+        return []
+
+
+def pci_of(text: str) -> str:
+    """The first PCI address in a text, as domain:bus:device in four digits; "" without one."""
+    match = _PCI.search(text)
+    return f"{match[1][-4:]}:{match[2]}:{match[3]}".lower() if match else ""
+
+
+def named(fault: Fault, names: Names) -> Fault:
+    """The fault at its slot, if any of its words is a name of one; else as it is."""
+    for text in (fault.part, fault.detail):
+        slot = slot_in(text, names)
+        if slot:
+            return fault.model_copy(update={"part": slot})
+    return fault
+
+
+def slot_in(text: str, names: Names) -> str:
+    """The slot that a text speaks of; "" if it names none that is known."""
+    if (pci := pci_of(text)) in names and pci:
+        return names[pci]
+    if (match := _INTERFACE.search(text)) is not None:
+        domain, bus, device = (int(number or 0) for number in match.groups())
+        if (pci := f"{domain:04x}:{bus:02x}:{device:02x}") in names:
+            return names[pci]
+    if (match := _GPU.search(text)) and match[0] in names:
+        return names[match[0]]
+    for word in _WORD.findall(text):
+        if word in names:
+            return names[word]
+    return ""

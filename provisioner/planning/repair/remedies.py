@@ -1,0 +1,204 @@
+"""Which remedy comes next: a ladder for each kind of part, bounded and rate-limited. Pure.
+
+The ladders are data (`remedy_ladders.csv`), from the remedy that costs least. Rule: what was tried
+as often as its line allows within its window, in this case or an earlier one, is not tried again;
+after `replace` there is nothing but a person.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from importlib import resources
+
+from provisioner.model.base import Record
+from provisioner.model.case import (
+    BY_PEOPLE,
+    Case,
+    Outcome,
+    PartClass,
+    RemedyKind,
+    RemedyTry,
+    Suspect,
+)
+
+HOUR_S = 3600.0
+DAY_S = 24 * HOUR_S
+# what takes the whole host away
+NOWHERE = frozenset({"", "host", "node"})  # not the name of a slot
+RESETS = frozenset({RemedyKind.COLD_BOOT, RemedyKind.AC_CYCLE, RemedyKind.REFLASH})
+
+
+class Rung(Record):
+    """One remedy for one kind of part."""
+
+    kind: PartClass
+    remedy: RemedyKind
+    tries_max: int  # on one part within `window_h`
+    window_h: float
+    component: str = ""  # REFLASH: which component of the matrix is written once more
+    work: str = ""  # BY_PEOPLE: what to do; {part} is the suspect
+    why: str
+
+
+class Limits(Record):
+    """What the site allows; see the settings of the same words."""
+
+    resets_per_day: int = 4  # of one node, by all its cases
+    confidence_min: float = 0.4  # below it no part is replaced: a person diagnoses first
+    shortest_s: float = 0.0  # between two remedies of one node
+
+
+class Try(Record):
+    """Carry out this remedy on that suspect now."""
+
+    rung: Rung
+    suspect: Suspect
+    attempt: int
+
+
+class Later(Record):
+    """Nothing before this time."""
+
+    at: float
+    why: str
+
+
+class People(Record):
+    """A person works on it: reseat, replace, or diagnose."""
+
+    rung: Rung | None  # None: the ladder is at its end
+    suspect: Suspect
+    attempt: int
+    work: str
+
+
+Choice = Try | Later | People
+
+
+@cache
+def ladders() -> Mapping[PartClass, tuple[Rung, ...]]:
+    """Every ladder, in its order."""
+    text = resources.files("provisioner.planning.repair").joinpath("remedy_ladders.csv").read_text()
+    found: dict[PartClass, tuple[Rung, ...]] = {}
+    for row in csv.DictReader(text.splitlines()):
+        rung = Rung.model_validate(row)
+        found[rung.kind] = (*found.get(rung.kind, ()), rung)
+    return found
+
+
+def choose(
+    case: Case,
+    start: RemedyKind | None,
+    past: Sequence[RemedyTry],
+    limits: Limits,
+    now: float,
+    unable: Iterable[RemedyKind] = (),
+) -> Choice:
+    """The next remedy for the first suspect. `past`: tries of this node's earlier cases.
+
+    `unable`: remedies that cannot be carried out on this node at all (no image to write, a BMC
+    that does not answer).
+    """
+    assert case.suspects
+    suspect = case.suspects[0]
+    tries = [*past, *case.tries]
+    barred = frozenset(unable)
+    for rung in _from(ladders()[suspect.kind], start, case):
+        if rung.remedy in barred or _hopeless(rung, suspect, case.tries):
+            continue
+        done = _recent(rung, suspect, tries, now)
+        if len(done) >= rung.tries_max:
+            continue
+        attempt = 1 + sum(t.remedy is rung.remedy and _same(t, suspect) for t in case.tries)
+        if rung.remedy in BY_PEOPLE:
+            return _people(rung, suspect, attempt, limits)
+        if (later := _held(rung, tries, limits, now)) is not None:
+            return later
+        return Try(rung=rung, suspect=suspect, attempt=attempt)
+    work = f"Every remedy was tried on {suspect.part}: look at the node, then retire or replace it."
+    return People(rung=None, suspect=suspect, attempt=0, work=work)
+
+
+def _from(ladder: Sequence[Rung], start: RemedyKind | None, case: Case) -> Sequence[Rung]:
+    """The ladder from its first useful rung; never below what was already tried in this case."""
+    names = [r.remedy for r in ladder]
+    first = names.index(start) if start in names else 0
+    return ladder[first:]
+
+
+def _recent(
+    rung: Rung, suspect: Suspect, tries: Sequence[RemedyTry], now: float
+) -> list[RemedyTry]:
+    since = now - rung.window_h * HOUR_S
+    return [
+        t
+        for t in tries
+        if t.remedy is rung.remedy
+        and t.started_at >= since
+        and _same(t, suspect)
+        and t.outcome is not Outcome.CURED
+    ]
+
+
+def _hopeless(rung: Rung, suspect: Suspect, tries: Sequence[RemedyTry]) -> bool:
+    """What could not be carried out in this case is not tried a second time."""
+    return any(
+        t.remedy is rung.remedy and t.outcome is Outcome.NOT_DONE and _same(t, suspect)
+        for t in tries
+    )
+
+
+def _same(tried: RemedyTry, suspect: Suspect) -> bool:
+    return tried.part == suspect.part and tried.kind is suspect.kind
+
+
+def _held(rung: Rung, tries: Sequence[RemedyTry], limits: Limits, now: float) -> Later | None:
+    """What the node's own limits say, whichever part is meant."""
+    last = max((t.started_at for t in tries), default=float("-inf"))
+    if now - last < limits.shortest_s:
+        return Later(at=last + limits.shortest_s, why="the last remedy was tried just now")
+    if rung.remedy not in RESETS:
+        return None
+    day = sorted(t.started_at for t in tries if t.remedy in RESETS and now - t.started_at < DAY_S)
+    if len(day) < limits.resets_per_day:
+        return None
+    why = f"{len(day)} resets within a day: the node is left alone until one is a day old"
+    return Later(at=day[-limits.resets_per_day] + DAY_S, why=why)
+
+
+def _people(rung: Rung, suspect: Suspect, attempt: int, limits: Limits) -> People:
+    unknown = suspect.part in NOWHERE and suspect.kind not in (PartClass.HOST, PartClass.SOFTWARE)
+    where = "(which one: diagnose first)" if unknown else suspect.part
+    work = rung.work.replace("{part}", where)
+    if rung.remedy is RemedyKind.REPLACE and suspect.confidence < limits.confidence_min:
+        sure = f"{suspect.confidence:.0%}"
+        work = f"Diagnose {suspect.part} before anything is replaced: it is {sure} sure. {work}"
+    if suspect.serial:
+        work += f" (serial {suspect.serial})"
+    return People(rung=rung, suspect=suspect, attempt=attempt, work=work)
+
+
+def measured(tried: RemedyTry, after: Iterable[str], now: float, *, well: bool) -> RemedyTry:
+    """The try with its effect. `after`: keys of the faults that are there now."""
+    before, left = set(tried.before), set(after)
+    if well:
+        outcome, left = Outcome.CURED, set()
+    elif not before & left and left:
+        outcome = Outcome.WORSE if left - before and not before - left else Outcome.LESS
+    elif left - before:
+        outcome = Outcome.WORSE
+    elif before - left:
+        outcome = Outcome.LESS
+    else:
+        outcome = Outcome.SAME
+    done_at = tried.done_at or now
+    return tried.model_copy(
+        update={
+            "outcome": outcome,
+            "after": tuple(sorted(left)),
+            "measured_at": now,
+            "done_at": done_at,
+        }
+    )

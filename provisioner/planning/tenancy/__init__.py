@@ -1,0 +1,1 @@
+"""Tenants' networks: VRFs, partitions, quotas, and the differences to correct. Pure."""

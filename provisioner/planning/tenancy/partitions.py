@@ -1,0 +1,185 @@
+"""InfiniBand partitions: what UFM lists, what it must list, and the way there. Pure.
+
+Rule: a P_Key separates only if the default partition does not connect. All ports are in it, by
+UFM's own manual with full membership unless that was changed; as long as a member has it, or
+nobody can tell, nothing is placed into a tenant's partition.
+Source: UFM Enterprise REST API guide, "PKey GUIDs REST API"; UFM user manual, "Partitioning".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from provisioner.model.outcome import Blocker, Reason
+from provisioner.model.tenant import MAINTENANCE_VRF, Phase, Tenant
+from provisioner.planning.tenancy.tenants import PKEY_MAINTENANCE, PKEYS
+
+DEFAULT = 0x7FFF
+PARTITIONS_MAX = 0x7FFF
+_PKEY = re.compile(r"0x[0-9a-f]{1,4}", re.IGNORECASE)
+_GUID = re.compile(r"(?:0x)?([0-9a-f]{16})", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Partition:
+    """One partition: GUID -> "full" or "limited"."""
+
+    pkey: int
+    members: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Act:
+    """One request. "add" without GUIDs makes an empty partition."""
+
+    verb: Literal["add", "remove", "delete"]
+    pkey: int
+    guids: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        who = f" {len(self.guids)} ports: {', '.join(self.guids[:4])}" if self.guids else ""
+        return f"{self.verb} P_Key {self.pkey:#06x}{who}"
+
+
+def read_guid(text: object) -> str | None:
+    """A port's GUID as 16 lowercase hexadecimal digits."""
+    found = _GUID.fullmatch(text) if isinstance(text, str) else None
+    return found[1].lower() if found else None
+
+
+def read_partitions(answer: Any) -> dict[int, Partition] | str:
+    """What `GET /resources/pkeys?guids_data=true` says, or why it cannot be read.
+
+    One unreadable member makes the whole unreadable: a port that is not seen is not isolated.
+    """
+    if not isinstance(answer, dict) or len(answer) > PARTITIONS_MAX:
+        return "the list of P_Keys is not an object"
+    found: dict[int, Partition] = {}
+    for key, entry in answer.items():
+        if not _PKEY.fullmatch(key) or not isinstance(entry, dict):
+            return f"{key!r:.20} is no P_Key with its partition"
+        listed = entry.get("guids", [])
+        if not isinstance(listed, list):
+            return f"P_Key {key}: its ports are not a list"
+        pkey = int(key, 16) & DEFAULT  # the highest bit is the membership, not the key
+        members = dict(found[pkey].members) if pkey in found else {}
+        for one in listed:
+            guid = read_guid(one.get("guid")) if isinstance(one, dict) else None
+            membership = one.get("membership") if isinstance(one, dict) else None
+            if guid is None or membership not in ("full", "limited"):
+                return f"P_Key {key}: a port without readable GUID and membership"
+            members[guid] = membership
+        found[pkey] = Partition(pkey, members)
+    return found
+
+
+def acts(tenants: Sequence[Tenant], seen: Mapping[int, Partition]) -> tuple[Act, ...] | Blocker:
+    """Partitions to make and to delete; () if all are as they should be.
+
+    UFM takes a partition away with its last member (NVIDIA's own stand-in for UFM does so too), so
+    that one that was made once may be missing: it is made again with the next member.
+    """
+    found = []
+    for tenant in tenants:
+        if tenant.number is None:
+            continue
+        if tenant.pkey not in PKEYS or tenant.pkey == PKEY_MAINTENANCE:
+            detail = f"P_Key {tenant.pkey:#x} is outside of what UFM takes, or ours"
+            return _no(Reason.QUOTA, tenant.name, detail, "Delete a tenant with a lower number.")
+        there = seen.get(tenant.pkey)
+        if tenant.phase is Phase.MAKING and there is None:
+            found.append(Act("add", tenant.pkey))
+        if tenant.phase is Phase.LEAVING and there is not None:
+            if there.members:
+                detail = f"{len(there.members)} ports are in it"
+                remedy = "Reclaim the nodes; it is removed when no port is in it."
+                return _no(Reason.ISOLATION, f"P_Key {tenant.pkey:#06x}", detail, remedy)
+            found.append(Act("delete", tenant.pkey))
+    return tuple(found)
+
+
+def networks(
+    guids: Iterable[str], tenants: Sequence[Tenant], seen: Mapping[int, Partition]
+) -> dict[str, frozenset[str]]:
+    """Names of the networks of each port, without the default partition; "0x1234" for a stranger's.
+
+    A limited member counts: it reaches every full one.
+    """
+    names = _names(tenants)
+    return {
+        guid: frozenset(
+            names.get(pkey, f"{pkey:#06x}")
+            for pkey, partition in seen.items()
+            if pkey != DEFAULT and guid in partition.members
+        )
+        for guid in guids
+    }
+
+
+def placing(
+    guids: Sequence[str], vrf: str, tenants: Sequence[Tenant], seen: Mapping[int, Partition]
+) -> tuple[Act, ...] | Blocker:
+    """Requests that bring ports into one partition and out of every other; out comes first.
+
+    Into maintenance a port is taken out of whatever it is in. Into a customer's, a stranger's
+    partition is a blocker: nobody knows what it is for.
+    """
+    target = next((pkey for pkey, name in _names(tenants).items() if name == vrf), None)
+    if target is None:
+        return _no(Reason.NOT_EXPECTED, vrf, "no tenant has this name", "Create the tenant first.")
+    wanted = tuple(sorted(set(guids)))
+    out, known = [], _names(tenants)
+    for pkey in sorted(set(seen) - {target, DEFAULT}):
+        inside = tuple(g for g in wanted if g in seen[pkey].members)
+        if inside and pkey not in known and vrf != MAINTENANCE_VRF:
+            detail = f"{inside[0]} is in P_Key {pkey:#06x}, which is no tenant's"
+            return _no(Reason.ISOLATION, inside[0], detail, "Bring the node to maintenance first.")
+        if inside:
+            out.append(Act("remove", pkey, inside))
+    there = seen[target].members if target in seen else {}
+    into = tuple(g for g in wanted if there.get(g) != "full")
+    return (*out, Act("add", target, into)) if into else tuple(out)
+
+
+def connected(
+    guids: Sequence[str], seen: Mapping[int, Partition], *, limited: bool
+) -> Blocker | None:
+    """Why the default partition joins these ports with others; None if it is known not to.
+
+    `limited`: a person's word that the default membership is limited, for where UFM lists no
+    members of that partition.
+    """
+    default = seen.get(DEFAULT)
+    members = default.members if default else {}
+    full = [g for g in guids if members.get(g) == "full"]
+    remedy = "Make the default partition's membership limited (`ib partition management defmember`)"
+    if full:
+        detail = f"{len(full)} ports are full members of the default partition, as is every other"
+        return _no(Reason.ISOLATION, full[0], detail, f"{remedy}.")
+    if not limited and any(g not in members for g in guids):
+        detail = "nobody can tell the ports' membership in the default partition"
+        return _no(Reason.CANNOT_TELL, "P_Key 0x7fff", detail, f"{remedy}, and say so.")
+    return None
+
+
+def is_so(act: Act, seen: Mapping[int, Partition]) -> bool:
+    """Whether what was seen is what a request asks for."""
+    there = seen.get(act.pkey)
+    if act.verb == "delete":
+        return there is None
+    members = {} if there is None else there.members
+    if act.verb == "remove":
+        return not any(guid in members for guid in act.guids)
+    return there is not None and all(members.get(guid) == "full" for guid in act.guids)
+
+
+def _names(tenants: Sequence[Tenant]) -> dict[int, str]:
+    numbered = {t.pkey: t.vrf for t in tenants if t.number is not None and t.pkey in PKEYS}
+    return {**numbered, PKEY_MAINTENANCE: MAINTENANCE_VRF}
+
+
+def _no(reason: Reason, subject: str, detail: str, unblock: str) -> Blocker:
+    return Blocker(reason=reason, subject=subject, detail=detail, unblock=unblock)

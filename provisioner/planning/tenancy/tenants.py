@@ -1,0 +1,291 @@
+"""What a person may ask of tenants: create, grow, shrink, delete; the new record, or why not. Pure.
+
+Each is decided on the whole set of tenants and nodes as they are now, and written in one
+transaction with what it was decided on. Asking again for what is already so changes nothing.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Sequence
+
+from provisioner.model.base import Record
+from provisioner.model.node import Node, NodeKind, State
+from provisioner.model.outcome import Blocker, Reason
+from provisioner.model.tenant import Outside, Phase, Quota, Tenant
+from provisioner.planning.lifecycle.operator_requests import reclaim
+from provisioner.planning.tenancy.quotas import exceeded, usage
+from provisioner.planning.tenancy.vrf_plan import RESERVED, FabricPlan, name_problem
+
+# The partition of tenant 0; the site's own choice, as nobody publishes one. Below are 255 keys for
+# the site's own partitions, among them that of the maintenance tenant.
+PKEY_FIRST = 0x100
+PKEY_MAINTENANCE = 0xFF
+PKEYS = range(0x1, 0x7FFF)  # UFM: between 0x0 and 0x7fff, both excluded
+
+PREFIXES_MAX = 256  # of one session and direction: a summary is better than a list
+SESSIONS_MAX = 64
+_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+
+Refused = tuple[Blocker, ...]
+
+
+class Request(Record):
+    """What a tenant is to be; None: as it is, or the default of a new one."""
+
+    name: str
+    vrf: str | None = None
+    nodes: int | None = None
+    units: tuple[tuple[int, int], ...] | None = None
+    outside: tuple[Outside, ...] | None = None
+    storage: tuple[str, ...] | None = None
+    quota: Quota | None = None
+
+
+def create(
+    asked: Request, tenants: Sequence[Tenant], nodes: Sequence[Node], fabric: FabricPlan
+) -> Tenant | Refused:
+    """A new tenant with the lowest free number, or the one that is there if it is the same."""
+    known = next((t for t in tenants if t.name == asked.name), None)
+    made = Tenant(
+        name=asked.name,
+        vrf=asked.vrf or asked.name.upper(),
+        nodes_wanted=asked.nodes or 0,
+        units=tuple(sorted(set(asked.units or ()))),
+        outside=asked.outside or (),
+        storage=tuple(sorted(set(asked.storage or ()))),
+        quota=asked.quota or Quota(),
+        phase=Phase.MAKING,
+    )
+    if known is not None:
+        same = ("vrf", "nodes_wanted", "units", "outside", "storage", "quota")
+        if all(getattr(known, f) == getattr(made, f) for f in same) and known.number is not None:
+            return known
+        return (_no(Reason.DUPLICATE, asked.name, "there is a tenant of this name", "Change it."),)
+    number = _free_number(tenants, fabric)
+    if number is None:
+        detail = f"all {fabric.plan.tenants} numbers of the address plan are taken"
+        return (_no(Reason.QUOTA, asked.name, detail, "Delete a tenant, or widen the plan."),)
+    made = made.model_copy(
+        update={
+            "number": number,
+            "l3vni": fabric.plan.vni_first + number,
+            "pkey": PKEY_FIRST + number if PKEY_FIRST + number in PKEYS else 0,
+        }
+    )
+    problems = [*_misnamed(made, tenants, fabric), *_unsound(made, tenants, fabric)]
+    return tuple(problems) or _within_quota(made, nodes)
+
+
+def change(
+    asked: Request, tenants: Sequence[Tenant], nodes: Sequence[Node], fabric: FabricPlan
+) -> Tenant | Refused:
+    """Grow, or other neighbours, storage or quota. Fewer nodes are `shrink`'s."""
+    known = _managed(asked.name, tenants)
+    if not isinstance(known, Tenant):
+        return known
+    if asked.vrf is not None and asked.vrf != known.vrf:
+        detail = f"its VRF is {known.vrf}, and stays so"
+        return (_no(Reason.REFUSED, known.name, detail, "Create another tenant, move the nodes."),)
+    wished = known.nodes_wanted if asked.nodes is None else asked.nodes
+    if wished < known.nodes_wanted:
+        detail = f"{wished} nodes are fewer than its {known.nodes_wanted}"
+        return (_no(Reason.REFUSED, known.name, detail, "Use shrink: it says which nodes go."),)
+    given = {
+        "nodes_wanted": wished,
+        "units": known.units if asked.units is None else tuple(sorted(set(asked.units))),
+        "outside": known.outside if asked.outside is None else asked.outside,
+        "storage": known.storage if asked.storage is None else tuple(sorted(set(asked.storage))),
+        "quota": known.quota if asked.quota is None else asked.quota,
+    }
+    wanted = known.model_copy(update=given)
+    if wanted == known:
+        return known
+    if any(getattr(wanted, f) != getattr(known, f) for f in ("units", "outside", "storage")):
+        wanted = wanted.model_copy(update={"phase": Phase.MAKING})
+    problems = _unsound(wanted, [t for t in tenants if t.name != known.name], fabric)
+    stranded = sorted(
+        n.id
+        for n in nodes
+        if n.tenant == known.name and not wanted.may_have(n.location.pod, n.location.scalable_unit)
+    )
+    if stranded:
+        detail = f"{', '.join(stranded[:4])} would stand outside of its units"
+        problems.append(_no(Reason.ISOLATION, known.name, detail, "Shrink it by them first."))
+    return tuple(problems) or _within_quota(wanted, nodes)
+
+
+class Shrunk(Record):
+    """The tenant with fewer nodes, and the nodes that leave it: reclaimed, or not yet released."""
+
+    tenant: Tenant
+    nodes: tuple[Node, ...] = ()
+
+
+def shrink(
+    name: str,
+    to: int,
+    leaving: Sequence[str],
+    tenants: Sequence[Tenant],
+    nodes: Sequence[Node],
+    now: float,
+) -> Shrunk | Refused:
+    """Down to `to` nodes. `leaving`: which go; without, those that it does not hold yet, then the
+    last by place. A released node is drained, fenced and erased like every one that is reclaimed.
+    """
+    known = _managed(name, tenants)
+    if not isinstance(known, Tenant):
+        return known
+    if to < 0 or to > known.nodes_wanted:
+        detail = f"it waits for or has {known.nodes_wanted}, which cannot shrink to {to}"
+        return (_no(Reason.REFUSED, name, detail, "Ask for fewer, and not below 0."),)
+    held = sorted((n for n in nodes if n.tenant == name), key=lambda n: (str(n.location), n.id))
+    chosen = {n.id: n for n in held if n.id in leaving}
+    strangers = sorted(set(leaving) - set(chosen))
+    if strangers:
+        detail = f"{', '.join(strangers[:4])} are not its nodes"
+        return (_no(Reason.NOT_EXPECTED, name, detail, "See `provisioner tenant show`."),)
+    for node in reversed(held):
+        if len(held) - len(chosen) <= to:
+            break
+        chosen.setdefault(node.id, node)
+    if len(held) - len(chosen) > to or (leaving and len(held) - len(chosen) < min(to, len(held))):
+        detail = f"without {len(chosen)} of {len(held)} nodes it does not have {to}"
+        return (_no(Reason.REFUSED, name, detail, "Name as many as go, or a smaller number."),)
+    moved, problems = [], []
+    for node in chosen.values():
+        left = _left(node, now)
+        if isinstance(left, Node):
+            moved.append(left)
+        else:
+            problems.append(_no(Reason.PRECONDITION, node.id, left, "Wait, or choose another."))
+    if problems:
+        return tuple(problems)
+    wanted = known.model_copy(update={"nodes_wanted": to})
+    return Shrunk(tenant=wanted, nodes=tuple(moved))
+
+
+def delete(name: str, tenants: Sequence[Tenant], nodes: Sequence[Node]) -> Tenant | Refused | None:
+    """The tenant on its way out; None if there is none of this name. Refused while it has nodes."""
+    there = next((t for t in tenants if t.name == name), None)
+    if there is None or there.phase is Phase.LEAVING:
+        return there
+    known = _managed(name, tenants)
+    if not isinstance(known, Tenant):
+        return known
+    inside = sorted(n.id for n in nodes if n.tenant == name or (n.vrf == known.vrf != ""))
+    if inside:
+        listed = ", ".join(inside[:4]) + (" ..." if len(inside) > 4 else "")
+        detail = f"{len(inside)} nodes are its: {listed}"
+        return (_no(Reason.ISOLATION, name, detail, "Shrink it to 0 and wait until they left."),)
+    return known.model_copy(update={"phase": Phase.LEAVING, "nodes_wanted": 0})
+
+
+# --- what a tenant must be
+
+
+def _left(node: Node, now: float) -> Node | str:
+    if node.state is State.RELEASED:
+        return reclaim(node, now)
+    if node.state is State.CERTIFIED:
+        return node.model_copy(update={"tenant": "", "note": "no longer allocated"})
+    return f"it is {node.state}, and is not taken away meanwhile"
+
+
+def _managed(name: str, tenants: Sequence[Tenant]) -> Tenant | Refused:
+    known = next((t for t in tenants if t.name == name), None)
+    if known is None:
+        return (_no(Reason.NOT_EXPECTED, name, "there is no such tenant", "Create it."),)
+    if known.number is None:
+        detail = "it stands on the expected-hardware list, and its VRF is the site's own"
+        return (_no(Reason.REFUSED, name, detail, "Change it on the list."),)
+    if known.phase is Phase.LEAVING:
+        return (_no(Reason.BUSY, name, "it is being deleted", "Wait until it is gone."),)
+    return known
+
+
+def _free_number(tenants: Sequence[Tenant], fabric: FabricPlan) -> int | None:
+    """The lowest number whose VNI nobody has, also no tenant of the expected-hardware list."""
+    taken = {t.number for t in tenants}
+    vnis = {t.l3vni for t in tenants}
+    first = fabric.plan.vni_first
+    free = (n for n in range(fabric.plan.tenants) if n not in taken and first + n not in vnis)
+    return next(free, None)
+
+
+def _misnamed(made: Tenant, tenants: Sequence[Tenant], fabric: FabricPlan) -> list[Blocker]:
+    found = []
+    if not _NAME.fullmatch(made.name):
+        detail = f"{made.name!r:.40} is no name of a tenant"
+        found.append(_no(Reason.REFUSED, made.name[:63], detail, "Use a-z, 0-9 and -."))
+    systems = {leaf.os for leaf in fabric.concerned(made)} or {"cumulus"}
+    problems = {p for s in sorted(systems) if (p := name_problem(made.vrf, s)) is not None}
+    found += [
+        _no(Reason.REFUSED, made.name, problem, "Name another VRF.") for problem in sorted(problems)
+    ]
+    if any(t.vrf.lower() == made.vrf.lower() for t in tenants):
+        detail = f"VRF {made.vrf} is another tenant's"
+        found.append(_no(Reason.DUPLICATE, made.name, detail, "Name another VRF."))
+    return found
+
+
+def _unsound(tenant: Tenant, others: Sequence[Tenant], fabric: FabricPlan) -> list[Blocker]:
+    found = []
+    leaves = {leaf.switch for leaf in fabric.leaves}
+    units = {(leaf.pod, leaf.unit) for leaf in fabric.leaves}
+    for pod, unit in tenant.units:
+        if (pod, unit) not in units:
+            detail = f"no leaf of pod {pod}, scalable unit {unit} is known"
+            found.append(_no(Reason.NOT_EXPECTED, tenant.name, detail, "Take its leaves in."))
+    if not fabric.concerned(tenant) and not (fabric.partitions and not fabric.leaves):
+        found.append(_no(Reason.NOT_EXPECTED, tenant.name, "no leaf is known", "Take them in."))
+    taken = {t.vrf for t in others} | {tenant.vrf}
+    for vrf in tenant.storage:
+        if vrf in taken or vrf.lower() in RESERVED or name_problem(vrf) is not None:
+            detail = f"{vrf[:40]} is no VRF that a tenant may import from"
+            found.append(_no(Reason.ISOLATION, tenant.name, detail, "Name a storage VRF."))
+    if len(tenant.outside) > SESSIONS_MAX:
+        detail = f"{len(tenant.outside)} sessions are more than {SESSIONS_MAX}"
+        found.append(_no(Reason.QUOTA, tenant.name, detail, "Use fewer."))
+    ends = [(o.switch, o.peer) for o in tenant.outside]
+    for session in tenant.outside:
+        subject = f"{tenant.name}/{session.switch}/{session.peer}"[:120]
+        if session.switch not in leaves:
+            detail = f"no leaf {session.switch[:63]} is known"
+            found.append(_no(Reason.NOT_EXPECTED, subject, detail, "Take it in, or name another."))
+        if ends.count((session.switch, session.peer)) > 1:
+            found.append(_no(Reason.DUPLICATE, subject, "it stands twice", "Leave one."))
+        found += [_no(Reason.REFUSED, subject, p, "Write it again.") for p in _bad(session)]
+    return found
+
+
+def _bad(session: Outside) -> list[str]:
+    """What is wrong with a session's addresses. IPv4 only: no IPv6 policy is written yet."""
+    found = []
+    try:
+        peer = ipaddress.IPv4Address(session.peer)
+        if str(peer) != session.peer or peer.is_multicast or peer.is_unspecified:
+            raise ValueError(session.peer)
+    except ValueError:
+        found.append(f"{session.peer[:40]!r} is no IPv4 address of a router")
+    for prefixes in (session.accepts, session.sends):
+        if len(prefixes) > PREFIXES_MAX:
+            found.append(f"{len(prefixes)} prefixes are more than {PREFIXES_MAX}")
+        for prefix in prefixes[:PREFIXES_MAX]:
+            try:
+                ok = str(ipaddress.IPv4Network(prefix)) == prefix
+            except ValueError:
+                ok = False
+            if not ok:
+                found.append(f"{prefix[:40]!r} is no IPv4 network")
+    return found
+
+
+def _within_quota(tenant: Tenant, nodes: Sequence[Node]) -> Tenant | Refused:
+    hosts = [n for n in nodes if n.kind is NodeKind.HOST]
+    return exceeded(tenant, usage(tenant, hosts)) or tenant
+
+
+def _no(reason: Reason, subject: str, detail: str, unblock: str) -> Blocker:
+    return Blocker(reason=reason, subject=subject, detail=detail, unblock=unblock)

@@ -1,0 +1,151 @@
+"""What stands in the way of a tenant's network on a leaf, by what was seen of the leaf. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from provisioner.model.outcome import Blocker, Reason
+from provisioner.planning.tenancy.vrf_plan import VRFS_MAX, LeafPlan
+
+Path = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class SeenLeaf:
+    """A leaf as it was read: `applied` is its configuration, the rest is operational state.
+
+    `vnis` has the VRFs that were asked for. `saved`: the switch starts with what is applied.
+    """
+
+    switch: str
+    applied: Mapping[str, Any]
+    vrfs: frozenset[str]
+    ports: Mapping[str, str]  # interface -> VRF
+    vnis: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    saved: bool = True
+
+
+def obstacles(
+    leaf: LeafPlan,
+    wanted: Mapping[str, Any],
+    seen: SeenLeaf,
+    *,
+    managed: Sequence[str],
+    gone: Sequence[str],
+) -> tuple[Blocker, ...]:
+    """Everything that must be put right before the leaf may be changed; () if nothing is.
+
+    `gone`: VRFs that are to be removed from it.
+    """
+    mine = {v for v in wanted.get("vrf", {}) if v in managed}
+    found = [*_unprepared(leaf, seen, wanted), *occupied(seen, gone)]
+    found += [*_conflicts(seen, wanted, mine, managed), *_uplinks(leaf, seen, mine)]
+    after = {v for v in names(seen) if v not in gone} | mine
+    if len(after - {"default"}) > VRFS_MAX:
+        detail = f"{len(after)} VRFs are more than its {VRFS_MAX} tables hold"
+        remedy = "Limit tenants to scalable units, or delete one."
+        found.append(blocker(Reason.QUOTA, leaf.switch, detail, remedy))
+    return tuple(found)
+
+
+def _unprepared(leaf: LeafPlan, seen: SeenLeaf, wanted: Mapping[str, Any]) -> Iterator[Blocker]:
+    """Tenants' networks need what the leaf's base configuration brings."""
+    if not wanted:
+        return
+    if leaf.os == "sonic":
+        detail = "it runs SONiC, for which no tenant's L3VNI, targets and policy are published"
+        remedy = "Let the site prepare the VRF, and list the tenant without a number."
+        yield blocker(Reason.NOT_OFFERED, leaf.switch, detail, remedy)
+        return
+    remedy = "Bring the leaf's base configuration to the plan first."
+    for what, path in (("EVPN", ("evpn",)), ("VXLAN", ("nve", "vxlan"))):
+        tree = at(seen.applied, path)
+        if tree.get("enable") != "on" and tree.get("state") != "enabled":
+            detail = f"{what} is not enabled, and tenants' routes go by it"
+            yield blocker(Reason.PRECONDITION, leaf.switch, detail, remedy)
+    own = at(seen.applied, ("router", "bgp")).get("autonomous-system")
+    if own is not None and str(own) != str(leaf.asn):
+        detail = f"its AS number is {str(own)[:20]}, and the plan's is {leaf.asn}"
+        yield blocker(Reason.PRECONDITION, leaf.switch, detail, remedy)
+    storage = {v for v, t in wanted["vrf"].items() if "evpn" not in t}
+    for name in sorted(v for v in storage if not has(seen, v)):
+        detail = f"there is no VRF {name} here to import from"
+        yield blocker(Reason.PRECONDITION, f"{leaf.switch}/{name}", detail, remedy)
+
+
+def occupied(seen: SeenLeaf, gone: Iterable[str]) -> Iterator[Blocker]:
+    """VRFs that must not be removed: a port is in them, by configuration or in truth."""
+    configured = {
+        name: at(entry, ("ip",)).get("vrf")
+        for name, entry in at(seen.applied, ("interface",)).items()
+        if isinstance(entry, Mapping)
+    }
+    for vrf in gone:
+        inside = {n for where in (seen.ports, configured) for n, v in where.items() if v == vrf}
+        if inside:
+            listed = ", ".join(sorted(inside)[:4]) + (" ..." if len(inside) > 4 else "")
+            detail = f"{len(inside)} ports are in it: {listed}"
+            remedy = "Reclaim the nodes; it is removed when no port is in it."
+            yield blocker(Reason.ISOLATION, f"{seen.switch}/{vrf}", detail, remedy)
+
+
+def _conflicts(
+    seen: SeenLeaf, wanted: Mapping[str, Any], mine: set[str], managed: Sequence[str]
+) -> Iterator[Blocker]:
+    """A VNI or target of ours in a VRF of somebody else; a VRF of ours with another VNI."""
+    held = {v: t for v, t in at(seen.applied, ("vrf",)).items() if isinstance(t, Mapping)}
+    for vrf in sorted(mine):
+        tree = wanted["vrf"][vrf]
+        vnis, targets = set(at(tree, ("evpn", "vni"))), _targets(tree)
+        others = set(at(held.get(vrf, {}), ("evpn", "vni"))) - vnis
+        if others:
+            detail = f"it is there with VNI {', '.join(sorted(map(str, others)))[:60]}"
+            remedy = "Somebody else made it: take another name, or remove it there."
+            yield blocker(Reason.ISOLATION, f"{seen.switch}/{vrf}", detail, remedy)
+        for other in sorted(set(held) - {vrf} - set(managed)):
+            both = (vnis & set(at(held[other], ("evpn", "vni")))) | (
+                targets & _targets(held[other])
+            )
+            if both:
+                detail = f"it uses {', '.join(sorted(both))}, which is {vrf}'s"
+                remedy = "Remove it there: its routes and the tenant's would mix."
+                yield blocker(Reason.ISOLATION, f"{seen.switch}/{other}"[:80], detail, remedy)
+
+
+def _uplinks(leaf: LeafPlan, seen: SeenLeaf, mine: set[str]) -> Iterator[Blocker]:
+    for port in leaf.uplinks:
+        if seen.ports.get(port) in mine:
+            detail = f"an uplink is in {seen.ports[port]}: adaptive routing stops there"
+            remedy = "Bring it back to the default VRF."
+            yield blocker(Reason.ISOLATION, f"{leaf.switch}/{port}", detail, remedy)
+
+
+def _targets(vrf: Mapping[str, Any]) -> set[str]:
+    bgp = at(vrf, ("router", "bgp"))
+    return set(at(bgp, ("route-import", "from-evpn", "route-target"))) | set(
+        at(bgp, ("route-export", "to-evpn", "route-target"))
+    )
+
+
+def has(seen: SeenLeaf, vrf: str) -> bool:
+    """Whether the leaf has this VRF, by its configuration or by what it does."""
+    return vrf in names(seen)
+
+
+def names(seen: SeenLeaf) -> set[str]:
+    """Every VRF of the leaf."""
+    return set(seen.vrfs) | set(at(seen.applied, ("vrf",)))
+
+
+def at(tree: object, path: Path) -> Mapping[str, Any]:
+    """The mapping at a path; nothing where a switch has something else or nothing there."""
+    for key in path:
+        tree = tree.get(key) if isinstance(tree, Mapping) else None
+    return tree if isinstance(tree, Mapping) else {}
+
+
+def blocker(reason: Reason, subject: str, detail: str, unblock: str) -> Blocker:
+    """A named no."""
+    return Blocker(reason=reason, subject=subject, detail=detail, unblock=unblock)

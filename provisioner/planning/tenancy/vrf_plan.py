@@ -1,0 +1,220 @@
+"""What each leaf's configuration must hold of the tenants: VRF, L3VNI, route targets, policy. Pure.
+
+Rule: a tenant's host ports are in its VRF, the uplinks stay in the default VRF, and an EVPN L3VNI
+goes between. Cumulus' adaptive routing works only for next hops in the default VRF, so that a VRF
+with uplinks of its own would lose it; NICs need the inter-packet gap of such an overlay.
+Bodies: the Cumulus guide's chapters "Inter-subnet Routing", "VRF Route Leaking" and "Route
+Filtering", and NVIDIA's own NVUE templates for tenants (NICo).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+from provisioner.model.base import Record
+from provisioner.model.node import Node, NodeKind
+from provisioner.model.place import TenantPlace, Uplink
+from provisioner.model.tenant import MAINTENANCE_VRF, Outside, Tenant
+from provisioner.planning.places.address_plan import AddressPlan
+from provisioner.planning.places.addressing import Addressing
+from provisioner.planning.places.place_ports import Ports
+
+Tree = dict[str, Any]
+Dialect = Literal["enable", "state"]  # `enable on`, or since Cumulus Linux 5.15 `state enabled`
+
+VRF_NAME_MAX = 15  # characters: an interface's name in Linux (Cumulus and SONiC alike)
+VRFS_MAX = 255  # Cumulus: tables 1001 to 1255
+RESERVED = frozenset({"default", "mgmt", "global", "main", "local", MAINTENANCE_VRF.lower()})
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]*")  # no "_": it ends the name in `owned_mark`
+LAST_RULE = "65535"  # of a route map: what no rule before it took is denied
+
+
+class LeafPlan(Record):
+    """One leaf, as far as tenants' networks concern it."""
+
+    switch: str
+    pod: int
+    unit: int
+    asn: int
+    router_id: str  # its loopback, without length
+    uplinks: tuple[str, ...]
+    os: str = "cumulus"
+    dialect: Dialect = "enable"
+
+
+class FabricPlan(Record):
+    """All leaves of a site, with the plan that numbers them. `unknown`: cabled, but not in it."""
+
+    plan: AddressPlan
+    leaves: tuple[LeafPlan, ...]
+    unknown: tuple[str, ...] = ()
+    partitions: bool = False  # InfiniBand keeps tenants apart: there need be no leaf
+
+    def concerned(self, tenant: Tenant) -> tuple[LeafPlan, ...]:
+        """Leaves where the tenant's network must be: of its units, and with its sessions."""
+        borders = {o.switch for o in tenant.outside}
+        return tuple(
+            leaf
+            for leaf in self.leaves
+            if tenant.may_have(leaf.pod, leaf.unit) or leaf.switch in borders
+        )
+
+
+def fabric(
+    plan: AddressPlan, nodes: Iterable[Node], versions: Mapping[str, str] | None = None
+) -> FabricPlan:
+    """The leaves among the nodes of a site. `versions`: of their operating systems, if known.
+
+    A leaf without a known version is spoken to as the newest release that has `enable`.
+    """
+    addressing = Addressing(plan)
+    ports = Ports(addressing)
+    known = list(nodes)
+    found = []
+    over_ssh = {n.id for n in known if n.address.startswith("ssh://")}
+    for name in sorted(n.id for n in known if n.kind is NodeKind.SWITCH):
+        place = ports.switch_called(name)
+        if place is not None and place.tier == "leaf":
+            numbers = range(ports.uplinks(place))
+            found.append(
+                LeafPlan(
+                    switch=name,
+                    pod=place.pod,
+                    unit=place.unit,
+                    asn=addressing.asn(place),
+                    router_id=addressing.loopback(place).partition("/")[0],
+                    uplinks=tuple(ports.uplink_ends(Uplink(place, n))[0][1] for n in numbers),
+                    os="sonic" if name in over_ssh else "cumulus",
+                    dialect=dialect_of((versions or {}).get(name, "")),
+                )
+            )
+    hosts = [n for n in known if n.kind is NodeKind.HOST]
+    cabled = {p.switch for n in hosts for p in n.ports if not p.guid}  # InfiniBand is UFM's
+    unknown = tuple(sorted(cabled - {leaf.switch for leaf in found}))
+    return FabricPlan(plan=plan, leaves=tuple(found), unknown=unknown)
+
+
+def dialect_of(version: str) -> Dialect:
+    """How a release of Cumulus Linux says that something is on (NVUE reference: "5.14 and earlier,
+    you specify enable on")."""
+    numbers = re.match(r"(\d{1,3})\.(\d{1,3})", version)
+    newer = numbers is not None and (int(numbers[1]), int(numbers[2])) >= (5, 15)
+    return "state" if newer else "enable"
+
+
+def name_problem(vrf: str, system: str = "cumulus") -> str | None:
+    """Why a VRF cannot be called so on a switch with this operating system."""
+    if len(vrf) > VRF_NAME_MAX:
+        return f"VRF name {vrf[:40]} is longer than {VRF_NAME_MAX} characters"
+    if not _NAME.fullmatch(vrf):
+        return f"VRF name {vrf!r:.40} is not made of letters, digits and -"
+    if vrf.lower() in RESERVED:
+        return f"VRF name {vrf} is the switch's or ours"
+    if system == "sonic" and len(vrf.removeprefix("Vrf")) > VRF_NAME_MAX - len("Vrf"):
+        return f"VRF name {vrf} with Vrf before it, as SONiC asks, is longer than {VRF_NAME_MAX}"
+    return None
+
+
+def desired(tenants: Sequence[Tenant], fabric: FabricPlan) -> dict[str, Tree]:
+    """What every leaf must hold of these tenants, as NVUE trees; nothing else is ours.
+
+    Tenants without a number are the site's own, and not in it.
+    """
+    trees: dict[str, Tree] = {leaf.switch: {} for leaf in fabric.leaves}
+    for tenant in sorted((t for t in tenants if t.number is not None), key=lambda t: t.name):
+        for leaf in fabric.concerned(tenant):
+            merge(trees[leaf.switch], tenant_tree(tenant, leaf, fabric.plan))
+    return trees
+
+
+def tenant_tree(tenant: Tenant, leaf: LeafPlan, plan: AddressPlan) -> Tree:
+    """What one leaf must hold of one tenant."""
+    assert tenant.number is not None
+    addressing, place = Addressing(plan), TenantPlace(tenant.number)
+    target, on = addressing.route_target(place), _on(leaf.dialect)
+    unicast: Tree = {
+        **on,
+        "redistribute": {"connected": on},
+        "route-export": {"to-evpn": on},
+    }
+    if tenant.storage:
+        unicast["route-import"] = {"from-vrf": {**on, "list": {v: {} for v in tenant.storage}}}
+    bgp: Tree = {
+        **on,
+        "autonomous-system": leaf.asn,
+        "router-id": leaf.router_id,
+        "route-export": {"to-evpn": {"route-target": {target: {}}}},
+        "route-import": {"from-evpn": {"route-target": {target: {}}}},
+        "address-family": {"ipv4-unicast": unicast},
+    }
+    vni: Tree = {str(addressing.vni(place)): {}}
+    tree: Tree = {"vrf": {tenant.vrf: {"evpn": {**on, "vni": vni}, "router": {"bgp": bgp}}}}
+    # BGP imports one way only: what storage may answer stands in its own list
+    for storage in tenant.storage:
+        back = {"from-vrf": {**on, "list": {tenant.vrf: {}}}}
+        family = {"ipv4-unicast": {"route-import": back}}
+        tree["vrf"][storage] = {"router": {"bgp": {"address-family": family}}}
+    sessions = [o for o in tenant.outside if o.switch == leaf.switch]
+    for session in sessions:
+        policy = policy_names(tenant.vrf, session.peer)
+        names = {"inbound": {"route-map": policy[0]}, "outbound": {"route-map": policy[1]}}
+        bgp.setdefault("neighbor", {})[session.peer] = {
+            "type": "numbered",
+            "remote-as": session.remote_as,
+            "address-family": {"ipv4-unicast": {**on, "policy": names}},
+        }
+        merge(tree, _policy(session, policy))
+    return tree
+
+
+def policy_names(vrf: str, peer: str) -> tuple[str, str]:
+    """Names of the prefix lists and route maps of a session: in, out. The mark makes them ours."""
+    name = owned_mark(vrf) + peer.replace(".", "-")
+    return f"{name}_in", f"{name}_out"
+
+
+def owned_mark(vrf: str) -> str:
+    """How the name of every policy that is made for a tenant begins."""
+    return f"tenant_{vrf}_"
+
+
+def merge(tree: Tree, more: Mapping[str, Any]) -> None:
+    """Add a tree to another one in place; where both say something, they say the same."""
+    for key, value in more.items():
+        if isinstance(value, Mapping):
+            merge(tree.setdefault(key, {}), value)
+        else:
+            assert tree.setdefault(key, value) == value, key
+
+
+def _policy(session: Outside, names: tuple[str, str]) -> Tree:
+    """Closed by default: a session without a listed prefix carries nothing."""
+    lists: Tree = {}
+    maps: Tree = {}
+    for name, prefixes, parts in (
+        (names[0], session.accepts, False),
+        (names[1], session.sends, True),  # links are parts of what is announced
+    ):
+        rules: Tree = {LAST_RULE: {"action": {"deny": {}}}}
+        if prefixes:
+            limit = {"max-prefix-len": 32} if parts else {}
+            lists[name] = {
+                "type": "ipv4",
+                "rule": {
+                    str(10 * (i + 1)): {"action": "permit", "match": {p: dict(limit)}}
+                    for i, p in enumerate(prefixes)
+                },
+            }
+            match = {"type": "ipv4", "ip-prefix-list": name}
+            rules["10"] = {"action": {"permit": {}}, "match": match}
+        maps[name] = {"rule": rules}
+    policy: Tree = {"route-map": maps}
+    if lists:
+        policy["prefix-list"] = lists
+    return {"router": {"policy": policy}}
+
+
+def _on(dialect: Dialect) -> Tree:
+    return {"enable": "on"} if dialect == "enable" else {"state": "enabled"}

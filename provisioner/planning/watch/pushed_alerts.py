@@ -1,0 +1,214 @@
+"""What others push to us about nodes: Alertmanager's JSON, and a plain one of our own. Pure.
+
+Rule: a source says what it saw, never what follows: it may use only the classifications that the
+site gave it, and a node that its words do not name without doubt is nobody.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Literal
+
+from provisioner.checks.xid.error_codes import rank
+from provisioner.checks.xid.xid_explain import explain_xid
+from provisioner.model.alert import Classification, Signal
+from provisioner.model.base import Record
+from provisioner.model.health import Severity
+from provisioner.planning.watch.pushed_nodes import WHO, Directory
+from provisioner.planning.watch.watch_rules import Counters
+
+ITEMS_MAX = 512  # of one request; Alertmanager's groups have tens
+COUNTERS_MAX = 128  # of one port; ethtool has more, the rules want few
+WORDS_MAX = 400
+FUTURE_S = 60.0  # clocks differ
+C = Classification
+ORDINARY = (C.HARDWARE, C.SENSOR_WARNING, C.SENSOR_CRITICAL, C.SENSOR_FAILURE, C.LINK)
+_NAME = re.compile(r"[A-Za-z0-9][\w.:/ -]{0,127}")
+# labels that name a node, as Alertmanager's usual sources write them (dcgm-exporter: "Hostname")
+_NODE_LABELS = ("node", "hostname", "Hostname", "host", "nodename", "instance")
+_TARGET_LABELS = ("target", "gpu", "device", "port", "interface", "rail", "sensor")
+_PORT_LABELS = ("interface", "port", "device", "ifname")  # node_exporter on a switch: "device"
+_SEVERITY = {"critical": (C.HARDWARE,), "error": (C.HARDWARE,), "warning": (C.SENSOR_WARNING,)}
+
+
+class Source(Record):
+    """Who may push, in which format, and which classifications it may use."""
+
+    name: str
+    format: Literal["alertmanager", "plain"]
+    classifications: tuple[Classification, ...] = ORDINARY
+
+
+class PortSaid(Record):
+    """Counters or a change of link of one port, as told."""
+
+    node: str
+    port: str
+    at: float
+    counters: Counters | None = None
+    link: str = ""
+
+
+class Told(Record):
+    """What one request told. `unnamed`: items whose node is not known, by what they said of it."""
+
+    signals: tuple[Signal, ...] = ()
+    ports: tuple[PortSaid, ...] = ()
+    unnamed: tuple[str, ...] = ()
+    unreadable: int = 0
+
+
+def told(source: Source, body: Any, directory: Directory, now: float) -> Told:
+    """Read one request. Never raises; what cannot be read is counted."""
+    if not isinstance(body, dict):
+        return Told(unreadable=1)
+    signals: list[Signal] = []
+    ports: list[PortSaid] = []
+    unnamed: list[str] = []
+    unreadable = 0
+    read = _alertmanager if source.format == "alertmanager" else _plain
+    for item in _items(body.get("alerts")):
+        said = read(item) if item is not None else None
+        if said is None:
+            unreadable += 1
+            continue
+        node = directory.find(said["who"])
+        if not node:
+            unnamed.append(_who(said["who"]))
+            continue
+        signals.append(
+            Signal(
+                node=node,
+                id=said["id"],
+                target=_target(said, directory),
+                classifications=tuple(
+                    c for c in said["classifications"] if c in source.classifications
+                ),
+                message=said["message"],
+                source=f"webhook/{source.name}",
+                at=now,  # ours: what a sender claims of time is its own
+                active=said["active"],
+            )
+        )
+    for item in _items(body.get("ports") if source.format == "plain" else None):
+        port = None if item is None else _port(item, directory, now)
+        if isinstance(port, PortSaid):
+            ports.append(port)
+        elif port is None:
+            unreadable += 1
+        else:
+            unnamed.append(port)
+    return Told(
+        signals=tuple(signals), ports=tuple(ports), unnamed=tuple(unnamed), unreadable=unreadable
+    )
+
+
+def _target(said: Mapping[str, Any], directory: Directory) -> str:
+    """What a source calls it, unless it called a port of a switch by the switch's own name."""
+    told_target: str = said["target"]
+    if told_target not in ("", said["who"].get("interface")):
+        return told_target
+    return directory.target(said["who"]) or told_target
+
+
+def _items(value: Any) -> Iterator[dict[str, Any] | None]:
+    for item in (value if isinstance(value, list) else [])[:ITEMS_MAX]:
+        yield item if isinstance(item, dict) else None
+
+
+def _alertmanager(item: dict[str, Any]) -> dict[str, Any] | None:
+    """One alert of Alertmanager's webhook, version 4: labels, annotations, status."""
+    raw, notes = item.get("labels"), item.get("annotations")
+    status = item.get("status")
+    if not isinstance(raw, dict) or status not in ("firing", "resolved"):
+        return None
+    labels = {k: v for k, v in list(raw.items())[:64] if isinstance(v, str)}
+    name = _name(labels.get("alertname"))
+    if not name:
+        return None
+    who = {"node": next((labels[n] for n in _NODE_LABELS if labels.get(n)), "")}
+    who |= {n: labels[n] for n in ("serial", "ip", "switch") if labels.get(n)}
+    who |= {"interface": next((labels[n] for n in _PORT_LABELS if labels.get(n)), "")}
+    said = notes if isinstance(notes, dict) else {}
+    words = next((said[n] for n in ("summary", "description") if isinstance(said.get(n), str)), "")
+    target = next((labels[n] for n in _TARGET_LABELS if labels.get(n)), "")
+    given = _classes(labels.get("classifications", labels.get("classification", "")).split(","))
+    ident, classes = name, given or _SEVERITY.get(labels.get("severity", "").lower(), ())
+    code = labels.get("xid") or labels.get("err_code", "")
+    if "xid" in name.lower() and code.isascii() and code.isdigit() and 0 < len(code) <= 4:
+        ident, classes = f"Xid{int(code)}", given or _xid(int(code))
+    return _said(who, ident, _name(target), classes, words, active=status == "firing")
+
+
+def _plain(item: dict[str, Any]) -> dict[str, Any] | None:
+    """One alert of the plain format (docs/watch.md)."""
+    name, active, words = _name(item.get("id")), item.get("active", True), item.get("message", "")
+    target, listed = item.get("target", ""), item.get("classifications", [])
+    readable = isinstance(active, bool) and isinstance(words, str) and isinstance(listed, list)
+    if not name or not readable or not isinstance(target, str):
+        return None
+    who = {k: item[k] for k in WHO if isinstance(item.get(k), str)}
+    classes = _classes(listed[:16])
+    return _said(who, name, _name(target), classes, words, active=active)
+
+
+def _said(
+    who: Mapping[str, str],
+    ident: str,
+    target: str,
+    classes: tuple[Classification, ...],
+    words: str,
+    *,
+    active: bool,
+) -> dict[str, Any]:
+    message = "".join(c for c in words[:WORDS_MAX] if c.isprintable())
+    return {"who": who, "id": ident, "target": target, "classifications": classes,
+            "message": message, "active": active}  # fmt: skip
+
+
+def _port(item: dict[str, Any], directory: Directory, now: float) -> PortSaid | str | None:
+    """A port's report; what it said of its node if that is not known; None: unreadable."""
+    port, link = _name(item.get("port")), item.get("link", "")
+    raw, boot, at = item.get("counters"), item.get("boot", ""), item.get("at", now)
+    if not port or link not in ("", "up", "down") or not isinstance(boot, str):
+        return None
+    if isinstance(at, bool) or not isinstance(at, int | float) or not 0 < at <= now + FUTURE_S:
+        return None
+    counters = None
+    if raw is not None:
+        if not isinstance(raw, dict) or len(raw) > COUNTERS_MAX:
+            return None
+        values = {k: v for k, v in raw.items() if type(v) is int and 0 <= v < 2**64 and _name(k)}
+        if len(values) != len(raw):
+            return None
+        counters = Counters(at=float(at), boot=boot[:64], values=values)
+    if counters is None and not link:
+        return None
+    node = directory.find(item)
+    if not node:
+        return _who(item)
+    return PortSaid(node=node, port=port, at=min(float(at), now), counters=counters, link=link)
+
+
+def _who(said: Mapping[str, Any]) -> str:
+    words = (f"{k}={v}" for k, v in said.items() if k in WHO and isinstance(v, str) and v)
+    return "".join(c for c in ", ".join(words)[:128] if c.isprintable()) or "names no node"
+
+
+def _name(value: Any) -> str:
+    return value if isinstance(value, str) and _NAME.fullmatch(value) else ""
+
+
+def _classes(listed: Iterable[Any]) -> tuple[Classification, ...]:
+    known = {c.value: c for c in Classification}
+    found = (known.get(str(word).strip()) for word in listed)
+    return tuple(dict.fromkeys(c for c in found if c is not None))
+
+
+def _xid(code: int) -> tuple[Classification, ...]:
+    severity = explain_xid(code).severity
+    if severity is None:
+        return ()
+    fatal = rank(severity) >= rank(Severity.RESET_GPU)
+    return (C.FATAL_EVENT, C.HARDWARE) if fatal else (C.HARDWARE,)

@@ -1,0 +1,292 @@
+"""What is wrong with a node that serves, from what is seen of it without touching it.
+
+Pure. Each rule takes what was seen and says what stands (`Found`); nothing is remembered here.
+Numbers have their source beside them; where no number is published, there is none, and the fleet
+is the measure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from math import inf
+from statistics import median
+from zlib import crc32
+
+from provisioner.model.alert import Classification, Signal
+from provisioner.model.base import Record
+from provisioner.model.certificate import Certificate
+from provisioner.model.inventory import Inventory
+from provisioner.planning.certification.certification import serials
+
+C = Classification
+# Azure's health checks: five losses of carrier in 24 hours
+FLAPS_DAY, DAY_S = 5, 86400.0
+# GPUd: down for 25 s or more and up again, three times in 12 hours; down for over 4 minutes
+FLAP_DOWN_S, FLAPS_HALF_DAY, HALF_DAY_S, DROP_S = 25.0, 3, 43200.0, 240.0
+# NVSentinel, NIC monitor: more than two changes of carrier in one interval of its look
+CHANGES_MAX = 2
+# Meta's ROCET names its counters, not its limits: a port is held against its fleet
+ROCET = ("out_of_sequence", "local_ack_timeout_err", "packet_seq_err", "implied_nak_seq_err",
+         "out_of_buffer", "rx_icrc_encapsulated")  # fmt: skip
+ROCET_PORTS_MIN = 8  # fewer ports teach nothing
+ROCET_TIMES, ROCET_FLOOR_PER_S = 10.0, 1.0  # ours: ten times the fleet's, and one a second at least
+EXPIRES_SOON_S = 3 * 86400.0  # a tenant's notice for a drain takes days
+ITEMS_MAX = 16  # of one rule; a person reads no more
+FATAL_COUNTERS = ("FatalErrorCount", "UncorrectableECCErrorCount")
+FATAL_MAX = 512  # of one BMC: eight GPUs with their memories and links have some 100
+_DRIVERS = "hgx.driver"  # which driver each GPU and NVSwitch is used by, as its baseboard says
+
+
+class Found(Record):
+    """One condition that stands."""
+
+    id: str
+    target: str = ""
+    classifications: tuple[Classification, ...]
+    message: str
+
+
+def signal_of(found: Found | Signal, node: str, source: str, now: float) -> Signal:
+    """What was found, as told of a node by a source."""
+    if isinstance(found, Signal):
+        return found.model_copy(update={"source": source})
+    return Signal(**found.model_dump(), node=node, source=source, at=now)
+
+
+def turn_came(name: str, period_s: float, now: float) -> float:
+    """When the last turn of `name` came, of one in each period; with a period of 0 it never ends.
+
+    Turns lie where the name puts them, not where we began: after a start everybody is asked in
+    haste, and a period later that would be so again.
+    """
+    if period_s <= 0:
+        return inf
+    share = crc32(name.encode()) / 2**32
+    return now - (now + share * period_s) % period_s
+
+
+class Counters(Record):
+    """What one port counted when it was looked at; `boot` changes when counting begins anew."""
+
+    at: float
+    boot: str = ""
+    values: Mapping[str, int]
+
+
+class Interruption(Record):
+    """One loss of a link. `up_at` None: it is still down."""
+
+    down_at: float
+    up_at: float | None = None
+
+
+def drift(certificate: Certificate, seen: Inventory) -> tuple[Found, ...]:
+    """Versions and drivers that are not those of the certificate, as far as BMCs show them.
+
+    What a BMC does not show now (a host that is off has no driver, a card that restarts no
+    version) is no drift; a version that differs is.
+    """
+    had = dict(certificate.versions)
+    driver = had.get("host.driver/host", "")
+    found = []
+    for component in seen.components:
+        name, now = f"{component.kind}/{component.slot}", component.version
+        before = had.get(name) or (driver if component.kind == _DRIVERS else "")
+        if not now or not before or now == before:
+            continue
+        words = f"{before} was certified, now it is {now}"
+        found.append(Found(id="Drift", target=name, classifications=(C.DRIFT,), message=words))
+    return tuple(found[:ITEMS_MAX])
+
+
+def swaps(certificate: Certificate, seen: Inventory) -> tuple[Found, ...]:
+    """Parts in slots where others were certified.
+
+    A part that is merely not shown is none: only the slot with another serial in it is a swap.
+    """
+    had = dict(part.split("=", 1) for part in certificate.serials if "=" in part)
+    known = set(had.values())
+    found = []
+    for part in serials(seen):
+        slot, _, serial = part.partition("=")
+        # a host's BMC numbers cards in its own way: a card that was certified anywhere is known
+        if slot.startswith(("nic/", "dpu/")) and serial in known:
+            continue
+        if slot in had and had[slot] != serial:
+            words = f"{had[slot]} was certified, now it is {serial}"
+            # a power supply is exchanged while the node serves: that takes nobody's node away
+            meaning = C.DRIFT if slot.startswith("psu/") else C.PART_SWAP
+            swap = Found(id="PartSwap", target=slot, classifications=(meaning,), message=words)
+            found.append(swap)
+    return tuple(found[:ITEMS_MAX])
+
+
+LAPSED = frozenset({"it serves without a certificate", "its certificate has expired",
+                    "its certificate was revoked"})  # fmt: skip
+
+
+def certificate_age(
+    certificate: Certificate | None, now: float, *, revoked: bool = False
+) -> tuple[Found, ...]:
+    """That the certificate expires soon, has expired, was revoked, or is not there at all."""
+    if certificate is None:
+        words = "it serves without a certificate"
+    elif revoked:
+        words = "its certificate was revoked"
+    elif now >= certificate.expires_at:
+        words = "its certificate has expired"
+    elif certificate.expires_at - now < EXPIRES_SOON_S:
+        words = f"its certificate expires within {EXPIRES_SOON_S / 86400:.0f} days"
+    else:
+        return ()
+    return (Found(id="CertificateAge", classifications=(C.CERTIFICATE_AGE,), message=words),)
+
+
+def silent(
+    heard: Mapping[str, float], began_at: float, now: float, limit_s: float
+) -> tuple[Found, ...]:
+    """BMCs that were not heard of for `limit_s`. `heard`: BMC -> last answer (0: never)."""
+    found = []
+    for bmc, last in sorted(heard.items()):
+        if now - max(last, began_at) >= limit_s:
+            words = f"no answer for {limit_s / 60:.0f} minutes"
+            found.append(
+                Found(
+                    id="BmcSilent", target=bmc, classifications=(C.UNOBSERVED,), message=words
+                )
+            )  # fmt: skip
+    return tuple(found[:ITEMS_MAX])
+
+
+def link_flaps(port: str, losses: Sequence[Interruption], now: float) -> tuple[Found, ...]:
+    """Whether a port flaps or is down for good, by Azure's and GPUd's rules."""
+    past = [i for i in losses if i.down_at <= now]
+    day = sum(now - i.down_at <= DAY_S for i in past)
+    long = sum(
+        i.up_at is not None
+        and i.up_at <= now
+        and now - i.up_at <= HALF_DAY_S
+        and i.up_at - i.down_at >= FLAP_DOWN_S
+        for i in past
+    )
+    down_s = max((now - i.down_at for i in past if i.up_at is None), default=0.0)
+    if down_s > DROP_S:
+        words = f"down for more than {DROP_S / 60:.0f} minutes"
+        return (Found(id="LinkDown", target=port, classifications=(C.LINK,), message=words),)
+    words = ""
+    if day >= FLAPS_DAY:
+        words = f"it lost its carrier {FLAPS_DAY} times or more in 24 hours"
+    elif long >= FLAPS_HALF_DAY:
+        words = f"down for {FLAP_DOWN_S:.0f} s or more, {FLAPS_HALF_DAY} times in 12 hours"
+    if not words:
+        return ()
+    return (Found(id="LinkFlap", target=port, classifications=(C.LINK,), message=words),)
+
+
+def carrier_changes(port: str, looks: Sequence[Counters]) -> tuple[Found, ...]:
+    """NVSentinel's rule, where only a counter is told: too many changes between two looks."""
+    grew = growth(looks, "carrier_changes")
+    if grew is None or grew <= CHANGES_MAX:
+        return ()
+    words = f"its carrier changed more than {CHANGES_MAX} times between two looks"
+    return (Found(id="LinkFlap", target=port, classifications=(C.LINK,), message=words),)
+
+
+def stuck_queue(port: str, looks: Sequence[Counters]) -> tuple[Found, ...]:
+    """The watchdog for a BlueField whose ingress is stuck, over the last three looks.
+
+    NVIDIA publishes no rule; this is what the kernel shows (mlx5, `devlink health` and `ethtool
+    -S`): a queue that is stopped in two looks, or pause frames sent in two intervals in which
+    nothing was received. One look says nothing: a queue may only be full.
+    """
+    last = [look for look in looks if look.boot == looks[-1].boot][-3:] if looks else []
+    if len(last) >= 2 and all(look.values.get("queues_stopped", 0) > 0 for look in last[-2:]):
+        words = "a queue was stopped in two looks"
+    elif len(last) == 3 and all(_pausing(last[i : i + 2]) for i in (0, 1)):
+        words = "it sends pause frames and receives nothing, in two intervals"
+    else:
+        return ()
+    return (Found(id="QueueStuck", target=port, classifications=(C.LINK,), message=words),)
+
+
+def rocet(rates: Mapping[tuple[str, str], Mapping[str, float]]) -> dict[str, tuple[Found, ...]]:
+    """Ports whose transport errors are far above their fleet's: node -> what stands.
+
+    `rates`: (node, port) -> counter -> errors per second, in one interval of the same traffic.
+    A timeout may be the other side's death: it is told, and blamed on nobody.
+    """
+    found: dict[str, list[Found]] = {node: [] for node, _ in rates}
+    for name in ROCET:
+        of_port = {key: values[name] for key, values in sorted(rates.items()) if name in values}
+        if len(of_port) < ROCET_PORTS_MIN:
+            continue
+        limit = max(ROCET_TIMES * median(of_port.values()), ROCET_FLOOR_PER_S)
+        for (node, port), rate in of_port.items():
+            if rate > limit:
+                words = f"{name} grows far faster than at the fleet's other ports"
+                one = Found(
+                    id=f"Rocet.{name}", target=port, classifications=(C.LINK,), message=words
+                )
+                found[node].append(one)
+    return {node: tuple(each[:ITEMS_MAX]) for node, each in found.items()}
+
+
+def per_second(looks: Sequence[Counters]) -> dict[str, float]:
+    """Growth per second between the last two looks; {} if they cannot be compared.
+
+    A missing counter is not a zero, and one that fell began anew (NVSentinel's hygiene).
+    """
+    if len(looks) < 2 or looks[-2].boot != looks[-1].boot:
+        return {}
+    seconds = looks[-1].at - looks[-2].at
+    if seconds <= 0:
+        return {}
+    old, new = looks[-2].values, looks[-1].values
+    return {
+        name: (value - old[name]) / seconds
+        for name, value in new.items()
+        if name in old and value >= old[name]
+    }
+
+
+def fatal_growth(before: Mapping[str, float], after: Mapping[str, float]) -> tuple[Found, ...]:
+    """Counters of a metric report that grew and that a healthy part does not count up.
+
+    DSP0268: PCIeErrors.FatalErrorCount; UncorrectableECCErrorCount of processors and memory.
+    """
+    found = []
+    for name, value in sorted(after.items()):
+        leaf = _leaf(name)
+        if leaf in FATAL_COUNTERS and name in before and value > before[name]:
+            words = f"{leaf} grew"
+            both = (C.FATAL_EVENT, C.HARDWARE)
+            found.append(Found(id=leaf, target=name[-128:], classifications=both, message=words))
+    return tuple(found[:ITEMS_MAX])
+
+
+def fatal_counters(metrics: Iterable[tuple[str, float]]) -> dict[str, float]:
+    """Of a report's metrics those that `fatal_growth` compares; of a series the last value."""
+    found: dict[str, float] = {}
+    for name, value in metrics:
+        if _leaf(name) in FATAL_COUNTERS and (name in found or len(found) < FATAL_MAX):
+            found[name] = value
+    return found
+
+
+def _leaf(name: str) -> str:
+    return name.replace(".", "/").rsplit("/", 1)[-1]
+
+
+def growth(looks: Sequence[Counters], name: str) -> int | None:
+    """Growth of one counter between the last two looks; None: it cannot be told."""
+    if len(looks) < 2 or looks[-2].boot != looks[-1].boot:
+        return None
+    old, new = looks[-2].values.get(name), looks[-1].values.get(name)
+    return new - old if old is not None and new is not None and new >= old else None
+
+
+def _pausing(pair: Sequence[Counters]) -> bool:
+    """Whether pause frames of a priority were sent, and no packet of any kind was received."""
+    names = [n for n in pair[1].values if n.startswith("tx_prio") and n.endswith("_pause")]
+    sent = any((growth(pair, name) or 0) > 0 for name in names)
+    return sent and growth(pair, "rx_packets") == 0

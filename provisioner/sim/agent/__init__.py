@@ -1,0 +1,1 @@
+"""The simulated ironic-python-agent and its commands."""

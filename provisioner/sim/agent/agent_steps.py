@@ -1,0 +1,139 @@
+"""The clean steps that a simulated ramdisk has: our hardware manager's and the generic one's.
+
+docs/erasure.md has the contract. Disks tell the truth unless a fault is in force.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from provisioner.sim.agent import agent_health
+from provisioner.sim.agent.agent_work import Act, Failed, Json, Ramdisk, Work
+from provisioner.sim.hardware.disks import NVME_METHODS, Disk
+
+METADATA_S = 5.0
+
+
+def _erase_devices(ramdisk: Ramdisk, _args: Mapping[str, Any]) -> Work:
+    disks = [d for d in ramdisk.machine.disks.values() if d.device.present]
+
+    def finish(now: float) -> Json:
+        for disk in disks:
+            _erase(ramdisk, disk, "erase_devices", now)
+        return {d.name: None for d in disks}
+
+    return Work(NVME_METHODS["nvme_format_user_data"] * len(disks), finish)
+
+
+def _erase_metadata(ramdisk: Ramdisk, _args: Mapping[str, Any]) -> Work:
+    def finish(now: float) -> None:
+        for slot, disk in ramdisk.machine.disks.items():
+            disk.content, disk.bootable = b"", False
+            ramdisk.machine.note(now, "erase", slot, "metadata")
+
+    return Work(METADATA_S, finish)
+
+
+def _disks(ramdisk: Ramdisk, _args: Mapping[str, Any]) -> Work:
+    machine = ramdisk.machine
+
+    def finish(now: float) -> Json:
+        told = [d.described() for d in machine.disks.values() if d.device.present]
+        if "steps_garbled" in machine.faults:
+            return {"disks": [{"name": "/dev/../sda", "serial": "\x1b[2J", "size": "large"}]}
+        if "disk_unseen" in machine.faults:
+            told.pop()
+        if "disks_change" in machine.faults:
+            told[0]["serial"] = f"{told[0]['serial']}-{int(now)}"
+        if "erase_unsupported" in machine.faults:
+            told[0]["nvme"] = {"sanicap": 0, "oacs": 0, "fna": 0}
+        return {"disks": told}
+
+    return Work(1.0, finish)
+
+
+def _erase_device(ramdisk: Ramdisk, args: Mapping[str, Any]) -> Work:
+    machine, method = ramdisk.machine, str(args.get("by"))
+    if "method" in args:  # as the real one: the step's arguments meet its dispatcher's parameter
+        detail = "dispatch_to_managers() got multiple values for argument 'method'"
+        raise Failed("CleaningError", "Clean step failed", f"TypeError: {detail}")
+    told = {"method": method} | {k: str(args.get(k)) for k in ("device", "serial")}
+    disk = next((d for d in machine.disks.values() if d.name == args.get("device")), None)
+
+    job = str(args.get("job") or "")
+    if job in ramdisk.jobs:  # done once in a boot
+        answer = ramdisk.jobs[job]
+        return Work(1.0, lambda _now: answer)
+
+    def no(result: str, detail: str) -> Work:
+        return Work(1.0, lambda _now: {**told, "result": result, "detail": detail})
+
+    if disk is None or not disk.device.present:
+        return no("not_done", "there is no such device")
+    if disk.device.serial != told["serial"]:
+        return no("not_done", f"its serial is {disk.device.serial}")
+    first = next(iter(machine.disks.values())) is disk
+    if method not in NVME_METHODS or ("erase_unsupported" in machine.faults and first):
+        return no("unsupported", "the device does not offer it")
+    breaks = {"erase_fails"} if "format" in method else {"erase_fails", "sanitize_fails"}
+    if breaks & machine.faults and first:
+        return no("not_done", "NVMe status: Internal Error (0x6)")
+
+    def finish(now: float) -> Json:
+        if disk.device.serial != told["serial"]:
+            return {**told, "result": "not_done", "detail": "the disk changed meanwhile"}
+        _erase(ramdisk, disk, method, now)
+        done = {**told, "result": "done", "detail": ""}
+        if job:
+            ramdisk.jobs[job] = done
+        return done
+
+    return Work(NVME_METHODS[method], finish)
+
+
+def _erase(ramdisk: Ramdisk, disk: Disk, method: str, now: float) -> None:
+    disk.erase()
+    ramdisk.machine.note(now, "erase", disk.device.slot, method)
+
+
+def _read_disk(ramdisk: Ramdisk, args: Mapping[str, Any]) -> Work:
+    def finish(_now: float) -> Json:
+        disks = [
+            d
+            for d in ramdisk.machine.disks.values()
+            if d.device.serial == args.get("serial") and d.device.present
+        ]
+        if len(disks) != 1:
+            raise Failed("CleaningError", "Clean step failed", "there is no such disk")
+        offset, count = args.get("offset", 0), args.get("bytes")
+        try:
+            digest = disks[0].digest(int(offset), int(count or 0))
+        except (TypeError, ValueError) as error:
+            raise Failed("CleaningError", "Clean step failed", str(error)) from None
+        if "read_back_wrong" in ramdisk.machine.faults:
+            digest = digest[::-1]
+        told = {"serial": disks[0].device.serial, "offset": offset, "bytes": count}
+        return {**told, "sha256": digest}
+
+    return Work(2.0, finish)
+
+
+def _clear_tpm(ramdisk: Ramdisk, _args: Mapping[str, Any]) -> Work:
+    def finish(now: float) -> Json:
+        ramdisk.machine.note(now, "tpm_clear", "host")
+        return {"result": "done", "detail": ""}
+
+    return Work(1.0, finish)
+
+
+STEPS: dict[str, Act] = {
+    "erase_devices": _erase_devices,
+    "erase_devices_metadata": _erase_metadata,
+    "provisioner_inventory": agent_health.inventory,
+    "provisioner_checks": agent_health.checks,
+    "provisioner_disks": _disks,
+    "provisioner_erase_device": _erase_device,
+    "provisioner_read_disk": _read_disk,
+    "provisioner_clear_tpm": _clear_tpm,
+}

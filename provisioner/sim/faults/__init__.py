@@ -1,0 +1,1 @@
+"""Faults that a simulated site can be given."""

@@ -1,0 +1,1 @@
+"""Simulated machines: parts, disks, cables, power."""

@@ -1,0 +1,229 @@
+"""Builds a server with the serials, addresses and first versions that its name and seed give it.
+
+The versions are a published starting point: Spectrum-X 1.2.0 (BFB 2.9.0-90, NIC firmware
+32.43.1014) and GPU tray bundle HGX-H100x8_0002_230517.3.0 as listed in NVIDIA's documents.
+"""
+
+from __future__ import annotations
+
+import random
+import uuid
+
+from provisioner.sim.hardware.clock import Schedule
+from provisioner.sim.hardware.disks import fit_disks
+from provisioner.sim.hardware.machine import Machine
+from provisioner.sim.hardware.parts import Bluefield, Bmc, Device, Durations, Firmware, Host
+from provisioner.sim.hardware.shapes_items import HOST_ITEMS
+
+SUPERNICS = 8
+DPUS = 2
+FACTORY = {  # vendor -> factory username and how its password is made (a label on the chassis)
+    "supermicro": ("ADMIN", ""),
+    "ami_dgx": ("admin", "admin"),
+    "dell": ("root", "calvin"),
+    "hpe": ("Administrator", ""),
+    "lenovo": ("USERID", "PASSW0RD"),
+    "nvidia_openbmc": ("root", "0penBmc"),
+}
+
+HGX_TRAY = {  # NVIDIA fwpkg_unpack README: contents of HGX-H100x8_0002_230517.3.0
+    "bmc": "HGX-22.10-1-rc36",
+    "erot": "00.02.0134.0000_n00",
+    "fpga": "2.11",
+    "gpu": "96.00.68.00.01",
+    "nvswitch": "96.10.38.00.01",
+    "retimer": "1.31.8",
+    "pcieswitch": "1.7.5F",
+}
+BLUEFIELD = {
+    "BMC_Firmware": "BF-24.10-10",
+    "Bluefield_FW_ERoT": "00.02.0195.0000_n02",
+    "DPU_OS": "bf-bundle-2.9.0-90_24.10_ubuntu-22.04_prod",
+    "DPU_NIC": "32.43.1014",
+    "DPU_UEFI": "4.9.0-46-g7e3911bd4d",
+    "DPU_ATF": "v2.2(release):4.9.0-25-g0ce57e322",
+    "DPU_BSP": "4.9.0.13378",
+    "DPU_OFED": "MLNX_OFED_LINUX-24.10-0.6.8",
+}
+SYSTEM = "IMAGE=ubuntu-22.04-hgx-1\n"  # what the system says that they are delivered with
+PACKAGES = {
+    "host.driver": "535.129.03",
+    "host.fabric_manager": "535.129.03",
+    "host.doca": "2.9.0-0.4.7",
+    "host.spcx_cc": "2.9.0072-1",
+}
+
+
+def build_machine(
+    name: str,
+    schedule: Schedule,
+    seed: int = 0,
+    vendor: str = "supermicro",
+    durations: Durations | None = None,
+    macs: set[str] | None = None,
+) -> Machine:
+    """An 8-GPU HGX H100 host with 8 SuperNICs and 2 DPUs, on, booted, with factory credentials.
+
+    `macs`: those of the site so far, to which its own are added.
+    """
+    macs = set() if macs is None else macs
+    rng = random.Random(f"{seed}/{name}")
+    host = Host(serial=_serial(rng, "A", 14), uuid=_uuid(rng), boot_id=_uuid(rng))
+    host.packages, host.loaded = dict(PACKAGES), dict(PACKAGES)
+    host.system = SYSTEM
+    machine = Machine(name, host, schedule, durations or Durations(), f"{seed}/{name}/chance")
+    user, password = FACTORY[vendor]
+    machine.bmcs["host"] = Bmc(
+        "host", vendor, host.serial, _mac(rng, macs), user, password or _serial(rng, "", 10)
+    )
+    _fit_parts(machine, rng)
+    for item in HOST_ITEMS[vendor]:
+        machine.firmware["host", item.id] = Firmware(
+            item.id, "host", item.version, item.activation or "none", bool(item.activation)
+        )
+    board = Device("baseboard", "HGX_Chassis_0", "", "166" + _digits(rng, 10), "935-24287-0000-000")
+    if vendor in ("supermicro", "ami_dgx"):  # how others show an HGX tray is not known to us
+        machine.devices[board.slot] = board
+        _fit_tray(machine)
+    for index in range(SUPERNICS + DPUS):
+        _fit_bluefield(machine, index, rng, macs)
+    return machine
+
+
+def _serial(rng: random.Random, prefix: str, length: int) -> str:
+    return prefix + "".join(
+        rng.choice("0123456789ABCDEFGHJKLMNPRSTUVWXYZ") for _ in range(length - len(prefix))
+    )
+
+
+def _digits(rng: random.Random, length: int) -> str:
+    return "".join(rng.choice("0123456789") for _ in range(length))
+
+
+def _uuid(rng: random.Random) -> str:
+    return str(uuid.UUID(int=rng.getrandbits(128), version=4))
+
+
+def _mac(rng: random.Random, macs: set[str]) -> str:
+    """One that nobody has: of 24 bits, two of some thousand would be alike."""
+    while (mac := "7c:c2:55:" + ":".join(f"{rng.randrange(256):02x}" for _ in range(3))) in macs:
+        pass
+    macs.add(mac)
+    return mac
+
+
+def _fit_parts(machine: Machine, rng: random.Random) -> None:
+    def fit(device: Device) -> None:
+        machine.devices[device.slot] = device
+
+    for n in range(1, 9):
+        gpu = Device("gpu", f"GPU_SXM_{n}", "H100 80GB HBM3", "165" + _digits(rng, 10))
+        gpu.part, gpu.pci = "2330-885-A1", f"0000:{0x18 + 0x11 * (n - 1):02x}:00.0"
+        gpu.traits["uuid"] = "GPU-" + _uuid(rng)
+        fit(gpu)
+    for n in range(4):
+        fit(Device("nvswitch", f"NVSwitch_{n}", "NVSwitch", "132" + _digits(rng, 10),
+                   "5612-002", f"0000:{5 + n:02x}:00.0"))  # fmt: skip
+    for n in range(2):
+        fit(Device("cpu", f"CPU{n + 1}", "Intel(R) Xeon(R) Platinum 8480+", _serial(rng, "", 16)))
+    for n in range(32):
+        slot = f"P{n // 16 + 1}-DIMM{chr(65 + n % 16 // 2)}{n % 2 + 1}"
+        dimm = "SIMULATED-DIMM"
+        fit(Device("memory", slot, dimm, _serial(rng, "", 8), dimm))
+    for n in range(4):
+        disk = Device("storage", f"NVMe_{n}", "Simulated NVMe", _serial(rng, "S64H", 14))
+        disk.part, disk.pci = "SIMULATED-NVME", f"0000:{0xC0 + n:02x}:00.0"
+        disk.link_gen = disk.link_gen_max = disk.link_width = disk.link_width_max = 4
+        fit(disk)
+    for n in range(6):
+        psu = "SIMULATED-PSU"
+        fit(Device("psu", f"PSU{n + 1}", psu, _serial(rng, "P3K6", 15), psu))
+    machine.disks = fit_disks(machine.devices)
+
+
+def _fit_tray(machine: Machine) -> None:
+    """Everything that the HGX bundle updates, behind the host's BMC."""
+
+    def fit(
+        item_id: str,
+        version: str,
+        activation: str,
+        device: str = "",
+        erot: str = "",
+        manager: str = "",
+    ) -> None:
+        machine.firmware["host", item_id] = Firmware(
+            item_id, "host", version, activation, device=device, erot=erot, manager=manager
+        )
+        if erot:
+            machine.copies["host", erot] = "Completed"
+
+    tray = HGX_TRAY
+    fit("HGX_FW_BMC_0", tray["bmc"], "bmc_reset", erot="HGX_ERoT_BMC_0", manager="HGX_BMC_0")
+    fit("HGX_FW_FPGA_0", tray["fpga"], "cold_boot", erot="HGX_ERoT_FPGA_0")
+    fit("HGX_FW_PCIeSwitch_0", tray["pcieswitch"], "cold_boot", erot="HGX_ERoT_PCIeSwitch_0")
+    fit("HGX_FW_ERoT_BMC_0", tray["erot"], "ac_cycle")
+    fit("HGX_FW_ERoT_FPGA_0", tray["erot"], "ac_cycle")
+    fit("HGX_FW_ERoT_PCIeSwitch_0", tray["erot"], "ac_cycle")
+    for n in range(1, 9):
+        gpu = f"GPU_SXM_{n}"
+        fit(f"HGX_FW_{gpu}", tray["gpu"], "cold_boot", gpu, f"HGX_ERoT_{gpu}")
+        fit(f"HGX_FW_ERoT_{gpu}", tray["erot"], "ac_cycle", gpu)
+        fit(f"HGX_InfoROM_{gpu}", "G520.0200.00.05", "cold_boot", gpu)
+        fit(f"HGX_FW_PCIeRetimer_{n - 1}", tray["retimer"], "cold_boot")
+    for n in range(4):
+        switch = f"NVSwitch_{n}"
+        fit(f"HGX_FW_{switch}", tray["nvswitch"], "cold_boot", switch, f"HGX_ERoT_{switch}")
+        fit(f"HGX_FW_ERoT_{switch}", tray["erot"], "ac_cycle", switch)
+        fit(f"HGX_InfoROM_{switch}", "5612.0002.00.01", "cold_boot", switch)
+    for (_, item_id), item in machine.firmware.items():
+        if item_id.startswith("HGX_InfoROM"):
+            item.updateable = machine.bmcs["host"].vendor == "ami_dgx"  # as captured
+
+
+def _fit_bluefield(machine: Machine, index: int, rng: random.Random, macs: set[str]) -> None:
+    is_dpu = index >= SUPERNICS
+    slot = f"DPU_{index - SUPERNICS}" if is_dpu else f"NIC_{index}"
+    user, password = FACTORY["nvidia_openbmc"]
+    serial, base_mac = "MT24" + _digits(rng, 4) + "X" + _serial(rng, "", 5), _mac(rng, macs)
+    machine.bmcs[slot] = Bmc(slot, "nvidia_openbmc", serial, _mac(rng, macs), user, password)
+    machine.devices[slot] = Device(
+        "dpu" if is_dpu else "nic",
+        slot,
+        "BlueField-3 DPU" if is_dpu else "BlueField-3 SuperNIC",
+        serial,
+        "900-9D3B6-00CV-AA0" if is_dpu else "900-9D3B4-00EN-E_Ax",
+        f"0000:{0x1A + 0x11 * index if not is_dpu else 0xE0 + 8 * (index - SUPERNICS):02x}:00.0",
+        base_mac,
+        traits={"psid": "MT_0000000884" if is_dpu else "MT_0000001010", "uuid": _uuid(rng)},
+    )
+    card = Bluefield(slot, "DpuMode" if is_dpu else "NicMode")
+    card.boot_state = "OsIsRunning" if is_dpu else "UEFI"
+    offload = "0" if is_dpu else "1"  # INTERNAL_CPU_OFFLOAD_ENGINE: 1 is NIC mode
+    card.nv_config = {"LINK_TYPE_P1": "2", "INTERNAL_CPU_OFFLOAD_ENGINE": offload}
+    card.nv_config_next = dict(card.nv_config)
+    machine.bluefields[slot] = card
+    machine.copies[slot, "Bluefield_ERoT"] = "Completed"
+
+    def fit(item_id: str, version: str, activation: str, *, updateable: bool = False) -> Firmware:
+        item = Firmware(item_id, slot, version, activation, updateable)
+        machine.firmware[slot, item_id] = item
+        return item
+
+    for item_id, version in BLUEFIELD.items():
+        # the Arm side restarts by itself at the end of an installation; the NIC does not
+        activation = {"DPU_NIC": "cold_boot", "BMC_Firmware": "bmc_reset"}.get(item_id, "none")
+        fit(item_id, version, activation)
+    machine.firmware[slot, "BMC_Firmware"].erot = "Bluefield_ERoT"
+    machine.firmware[slot, "Bluefield_FW_ERoT"].activation = "cold_boot"
+    for item_id in ("BMC_Firmware", "Bluefield_FW_ERoT", "DPU_OS"):
+        machine.firmware[slot, item_id].updateable = True
+    for item_id in ("golden_image_arm", "golden_image_nic", "golden_image_config"):
+        fit(item_id, "version not available", "none", updateable=True)
+    guid = base_mac.replace(":", "")
+    fit("DPU_BOARD", str(machine.devices[slot].traits["psid"]), "none")
+    fit("DPU_NODE", ":".join((guid[:4], guid[4:6] + "ff", "fe" + guid[6:8], guid[8:])), "none")
+    fit("DPU_SYS_IMAGE", ":".join((guid[:4], guid[4:6] + "03", "00" + guid[6:8], guid[8:])), "none")
+    if not is_dpu:  # measured: in NIC mode these two have an empty version
+        machine.firmware[slot, "DPU_NIC"].hidden = True
+        machine.firmware[slot, "DPU_OS"].hidden = True

@@ -1,0 +1,1 @@
+"""What simulated hosts print: the tools' own formats."""

@@ -1,0 +1,234 @@
+"""What load tests print on a simulated host: DCGM 4.x, nvbandwidth, nccl-tests.
+
+Healthy values lie a few percent above the published floors (facts: health 1.4); a fault of the
+machine pulls them down where the real test would show it. DCGM passes a link that trained down to
+Gen4, as the real one does (facts: health 0.1).
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from provisioner.sim.hardware.parts import Device
+from provisioner.sim.outputs.host import HostView, Output
+
+HOST_GPU_GB_S = {5: 55.3, 4: 26.4, 3: 13.2, 2: 6.5, 1: 3.1}  # one x16 link, by generation
+HBM_MB_S = 2_540_000.0  # one H100
+GPU_GPU_GB_S = 391.0  # one pair of H100 over NVSwitch
+ALL_REDUCE_GB_S = 478.0  # 8 H100 over NVSwitch, 16 GB
+NCCL_BYTES = 16 * 1024**3
+ISOLATE, CONFIG = 2, 5  # DCGM error severities
+
+
+def dcgm(view: HostView, command: str) -> Output:
+    """`dcgmi diag -r LEVEL -j`, or one plugin by name; exit code 226 if a test fails."""
+    if not view.gpus:
+        return Output(226, "Error: No GPUs were found.\n")
+    asked = command.split(" -r ", 1)[-1].split()[0]
+    software = [_software(view, i) for i in range(len(view.gpus))]
+    memory = [_memory(view, i, gpu) for i, gpu in enumerate(view.gpus)]
+    pcie = [_pcie(view, i, gpu) for i, gpu in enumerate(view.gpus)]
+    categories = {
+        "1": [("Deployment", "software", software)],
+        "2": [("Hardware", "memory", memory), ("Integration", "pcie", pcie)],
+        "3": [
+            ("Hardware", "diagnostic", _passes(view)),
+            ("Stress", "memory_bandwidth", [_bandwidth(view, i) for i in range(len(view.gpus))]),
+            ("Stress", "targeted_stress", _passes(view)),
+            ("Stress", "targeted_power", _passes(view)),
+        ],
+        "4": [("Hardware", "memtest", _passes(view)), ("Stress", "pulse_test", _passes(view))],
+    }
+    listed = [row for level in categories if level <= asked for row in categories[level]]
+    if asked not in categories:
+        listed = [row for rows in categories.values() for row in rows if row[1] == asked]
+    categories_shown = [_category(*row) for row in listed]
+    entities = [
+        {"device_id": "2330", "entity_id": i, "serial_num": gpu.serial}
+        for i, gpu in enumerate(view.gpus)
+    ]
+    document = {
+        "DCGM Diagnostic": {"test_categories": categories_shown},
+        "entity_groups": [{"entities": entities, "entity_group": "GPU", "entity_group_id": 1}],
+        "metadata": {"Driver Version Detected": view.driver, "version": "4.2.3"},
+    }
+    failed = any(c["tests"][0]["test_summary"]["status"] == "Fail" for c in categories_shown)
+    return Output(226 if failed else 0, json.dumps(document, indent=1) + "\n")
+
+
+def _category(category: str, name: str, results: list[dict[str, Any]]) -> dict[str, Any]:
+    statuses = {r["status"] for r in results}
+    summary: dict[str, Any] = {"status": "Pass"}
+    if "Skip" in statuses:
+        summary["status"] = "Skip"
+    if "Fail" in statuses:
+        warnings = [w for r in results for w in r.get("warnings", [])]
+        summary = {"status": "Fail", "warnings": warnings}
+    return {
+        "category": category,
+        "tests": [{"name": name, "results": results, "test_summary": summary}],
+    }
+
+
+def _result(index: int, status: str, **more: Any) -> dict[str, Any]:
+    return {
+        "entity_group": "GPU",
+        "entity_group_id": 1,
+        "entity_id": index,
+        "status": status,
+        **more,
+    }
+
+
+def _failure(index: int, error_id: int, category: int, severity: int, text: str) -> dict[str, Any]:
+    warning = {
+        "error_category": category,
+        "error_id": error_id,
+        "error_severity": severity,
+        "warning": text,
+    }
+    return _result(index, "Fail", warnings=[warning])
+
+
+def _software(view: HostView, index: int) -> dict[str, Any]:
+    if "persistence_off" in view.machine.faults:
+        text = f"Persistence Mode: Persistence mode for GPU {index} is disabled."
+        return _failure(index, 29, 8, CONFIG, text)
+    return _result(index, "Pass")
+
+
+def _memory(view: HostView, index: int, gpu: Device) -> dict[str, Any]:
+    if "dcgm_skips_memory" in view.machine.faults:
+        return _result(index, "Skip")
+    if gpu.traits.get("ecc_uncorrected"):
+        text = f"GPU {index} had uncorrectable memory errors and row remapping failed."
+        return _failure(index, 83, 3, ISOLATE, text)
+    return _result(index, "Pass", info=["Allocated 83022012416 bytes (97.8%)"])
+
+
+def _pcie(view: HostView, index: int, gpu: Device) -> dict[str, Any]:
+    if gpu.link_gen < 3 or gpu.link_width < 16:
+        text = f"GPU {index}: PCIe generation or width is below the minimum."
+        return _failure(index, 35, 4, ISOLATE, text)
+    speed = _host_gpu(view, gpu)
+    info = [f"GPU to Host bandwidth:\t\t{speed} GB/s", f"Host to GPU bandwidth:\t\t{speed} GB/s"]
+    return _result(index, "Pass", info=info)
+
+
+def _passes(view: HostView) -> list[dict[str, Any]]:
+    return [_result(index, "Pass") for index in range(len(view.gpus))]
+
+
+def _bandwidth(view: HostView, index: int) -> dict[str, Any]:
+    slow = "hbm_slow" in view.machine.faults and index == 1
+    speed = view.near(HBM_MB_S * (0.5 if slow else 1.0), 0.005)
+    if slow:  # as the plugin does with the minimum that it is given
+        text = f"GPU {index} achieved a bandwidth of {speed} MB/s, below the minimum."
+        return _failure(index, 97, 5, ISOLATE, text)
+    return _result(index, "Pass", info=[f"GPU {index} memory bandwidth: {speed} MB/s"])
+
+
+def _host_gpu(view: HostView, gpu: Device) -> float | int:
+    level = HOST_GPU_GB_S.get(gpu.link_gen, 3.1) * gpu.link_width / 16
+    return view.near(float(gpu.traits.get("host_gpu_gb_s", level)), 0.01, 4)
+
+
+def nvbandwidth(view: HostView, command: str) -> Output:
+    """`nvbandwidth -j -i N -t CASE...`: one row of numbers, as strings, for each case."""
+    words = command.split()
+    names = words[words.index("-t") + 1 :] if "-t" in words else []
+    cases = []
+    for name in names:
+        if name.startswith("device_to_device"):
+            cases.append(_device_to_device(view, name))
+            continue
+        direction = "->" if name.startswith("host_to_device") else "<-"
+        values = [_host_gpu(view, gpu) for gpu in view.gpus]
+        cases.append(
+            {
+                "average": sum(values) / max(len(values), 1),
+                "bandwidth_description": "memcpy CE CPU(row) "
+                f"{direction} GPU(column) bandwidth (GB/s) ",
+                "bandwidth_matrix": [[f"{value:.4f}" for value in values]],
+                "max": max(values, default=0),
+                "min": min(values, default=0),
+                "name": name,
+                "status": "Passed" if values else "Waived",
+                "sum": sum(values),
+            }
+        )
+    body = {
+        "CUDA Runtime Version": 12020,
+        "Driver Version": view.driver,
+        "git_version": "v0.8",
+        "testcases": cases,
+    }
+    return Output(0, json.dumps({"nvbandwidth": body}, indent="\t") + "\n")
+
+
+def _device_to_device(view: HostView, name: str) -> dict[str, Any]:
+    """Each GPU to each other over NVLink; a GPU with links down is slow with all of them."""
+    slow = [1 - int(gpu.traits.get("nvlinks_down", 0)) / 18 for gpu in view.gpus]
+    rows = [
+        [
+            "N/A" if a == b else f"{view.near(GPU_GPU_GB_S * min(x, y), 0.004):.4f}"
+            for b, y in enumerate(slow)
+        ]
+        for a, x in enumerate(slow)
+    ]
+    if len(rows) < 2:
+        return {"name": name, "status": "Waived"}
+    values = [float(cell) for row in rows for cell in row if cell != "N/A"]
+    return {
+        "average": sum(values) / len(values),
+        "bandwidth_description": "memcpy CE GPU(row) -> GPU(column) bandwidth (GB/s) ",
+        "bandwidth_matrix": rows,
+        "max": max(values),
+        "min": min(values),
+        "name": name,
+        "status": "Passed",
+        "sum": sum(values),
+    }
+
+
+def nccl(view: HostView, command: str) -> Output:
+    """`all_reduce_perf ... -g 8`: the text table of nccl-tests with its last two lines."""
+    words = command.split()
+    wanted = int(words[words.index("-g") + 1]) if "-g" in words else 1
+    host = view.machine.name
+    if wanted > len(view.gpus):
+        text = f"{host}: Test CUDA failure common.cu:1030 'invalid device ordinal'\n"
+        return Output(3, "", text + f" .. {host} pid 41727: Test failure common.cu:891\n")
+    level = ALL_REDUCE_GB_S
+    if "nccl_slow" in view.machine.faults:
+        level = 301.0
+    if any(gpu.traits.get("nvlinks_down") for gpu in view.gpus):
+        level *= 0.8
+    wrong = 117 if "nccl_corrupts" in view.machine.faults else 0
+    busses = [float(view.near(level, 0.008)), float(view.near(level, 0.008))]
+    ranks = "".join(
+        f"#  Rank {i:2d} Group  0 Pid  41727 on {host:>10s} device {i:2d} "
+        f"[0x{gpu.pci[5:7]}] NVIDIA {gpu.model}\n"
+        for i, gpu in enumerate(view.gpus[:wanted])
+    )
+    row = f"{NCCL_BYTES:12d}{NCCL_BYTES // 4:14d}{'float':>10s}{'sum':>8s}{'-1':>8s}"
+    for bus in busses:
+        algorithm = bus * wanted / (2 * (wanted - 1)) if wanted > 1 else bus
+        microseconds = NCCL_BYTES / algorithm / 1e3
+        row += f"{microseconds:9.1f}{algorithm:8.2f}{bus:8.2f}{wrong:7d}"
+    verdict = "FAILED" if wrong else "OK"
+    text = (
+        f"# nThread 1 nGpus {wanted} minBytes {NCCL_BYTES} maxBytes {NCCL_BYTES} step: 2(factor) "
+        "warmup iters: 5 iters: 20 agg iters: 1 validation: 1 graph: 0\n#\n# Using devices\n"
+        f"{ranks}#\n"
+        "#                                                              out-of-place"
+        "                       in-place          \n"
+        "#       size         count      type   redop    root     time   algbw   busbw #wrong"
+        "     time   algbw   busbw #wrong\n"
+        "#        (B)    (elements)                               (us)  (GB/s)  (GB/s)       "
+        "     (us)  (GB/s)  (GB/s)       \n"
+        f"{row}\n# Out of bounds values : {2 * wrong} {verdict}\n"
+        f"# Avg bus bandwidth    : {sum(busses) / 2:g} \n#\n"
+    )
+    return Output(1 if wrong else 0, text)

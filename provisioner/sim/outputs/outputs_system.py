@@ -1,0 +1,135 @@
+"""What the operating system of a simulated host prints: boot id, packages, services, kernel log."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+
+from provisioner.sim.outputs.host import HostView, Output
+
+_PACKAGE_NAMES = {
+    "host.doca": "doca-host",
+    "host.spcx_cc": "doca-spcx-cc",
+    "host.nvlsm": "nvlsm",
+    "host.nccl": "libnccl2",
+}
+
+
+def boot_id(view: HostView, _command: str) -> Output:
+    """`cat /proc/sys/kernel/random/boot_id`."""
+    return Output(0, f"{view.machine.host.boot_id}\n")
+
+
+def boot_id_and_files(view: HostView, command: str) -> Output:
+    """`cat` of the boot id and of files in /run that are there, then the words of an `echo`."""
+    words, _, echoed = command.partition(" 2>/dev/null; echo ")
+    boot = view.machine.host.boot_id
+    kept = [view.volatile.get(path, (None, "")) for path in words.split()[2:]]
+    files = "".join(content for written_by, content in kept if written_by == boot)
+    return Output(0, f"{boot}\n{files}{echoed}\n")
+
+
+def system(view: HostView, _command: str) -> Output:
+    """`cat` of the stamp that an image leaves, and of os-release."""
+    said = _image(view)
+    missing = "" if said else "cat: /etc/provisioner-release: No such file or directory\n"
+    return Output(0 if said else 1, said + 'ID=ubuntu\nVERSION_ID="22.04"\n', missing)
+
+
+def lsblk(view: HostView, command: str) -> Output:
+    """Drives and a loop device, as util-linux 2.37 prints them as JSON (misc-utils/lsblk.c)."""
+    columns = command.rpartition(" ")[2].lower().split(",")
+    every = [
+        {"name": disk.name.removeprefix("/dev/"), "type": "disk", "serial": disk.device.serial,
+         "tran": "nvme", "rm": False}
+        for disk in view.machine.disks.values()
+        if disk.device.present
+    ]  # fmt: skip
+    every.append({"name": "loop0", "type": "loop", "serial": None, "tran": None, "rm": False})
+    shown = [{c: device[c] for c in columns} for device in every]
+    return Output(0, json.dumps({"blockdevices": shown}, indent=3) + "\n")
+
+
+def stamp(view: HostView, _command: str) -> Output:
+    """`cat /etc/provisioner-release`."""
+    said = _image(view)
+    return Output(0, said) if said else Output(1, "", "No such file or directory\n")
+
+
+def _image(view: HostView) -> str:
+    """A ramdisk was made from no image of a system."""
+    return view.machine.host.system if view.machine.host.os == "disk" else ""
+
+
+def dpkg_query(view: HostView, _command: str) -> Output:
+    """Package, version and status of the Fabric Manager and DOCA packages that are installed."""
+    lines = []
+    for kind, version in sorted(view.machine.host.packages.items()):
+        if kind == "host.fabric_manager":
+            branch = version.partition(".")[0]
+            lines.append(f"nvidia-fabricmanager-{branch} {version}-1 ii ")
+        elif kind in _PACKAGE_NAMES:
+            lines.append(f"{_PACKAGE_NAMES[kind]} {version} ii ")
+        elif kind == "host.storage_client":  # "beegfs-client=7.4.6"
+            lines.append(f"{version.replace('=', ' ')} ii ")
+    found = "".join(line + "\n" for line in lines)
+    if not lines:
+        return Output(1, "", "dpkg-query: no packages found matching doca-host*\n")
+    return Output(0, found)
+
+
+def systemctl(view: HostView, command: str) -> Output:
+    """`systemctl is-active UNIT...`: one word for each; exit code 0 if at least one is active."""
+    states = [_state(view, unit) for unit in command.split()[2:]]
+    rc = 0 if "active" in states else 3
+    return Output(rc, "".join(state + "\n" for state in states))
+
+
+def _state(view: HostView, unit: str) -> str:
+    machine = view.machine
+    if unit == "nvidia-fabricmanager":
+        # it refuses to start beside any driver but its own (facts: health 3.3)
+        matches = machine.host.packages.get("host.fabric_manager") == view.driver
+        return "active" if matches and "fabric_manager_down" not in machine.faults else "failed"
+    if unit == "nvidia-persistenced":
+        return "inactive" if "persistence_off" in machine.faults else "active"
+    return "inactive"
+
+
+def dmesg(view: HostView, _command: str) -> Output:
+    """`dmesg --time-format iso` since the last boot, with the faults of its parts."""
+    machine = view.machine
+    boots = [e.time for e in machine.log if e.kind == "boot"]
+    booted = boots[-1] if boots else view.now - 86_400.0
+    lines: list[tuple[float, str]] = [
+        (0.0, "Linux version 5.15.0-1042-nvidia (buildd@lcy02) #42-Ubuntu SMP"),
+        (9.1, f"NVRM: loading NVIDIA UNIX x86_64 Kernel Module  {view.driver}"),
+    ]
+    for number, card in enumerate(view.cards):
+        firmware = machine.firmware[card.slot, "DPU_NIC"].running
+        lines.append((12.0 + number, f"mlx5_core {card.pci}: firmware version: {firmware}"))
+        if card.link_gen < card.link_gen_max:
+            limited = (
+                f"mlx5_core {card.pci}: 126.024 Gb/s available PCIe bandwidth, limited by "
+                f"16.0 GT/s PCIe x16 link at {card.pci} (capable of 252.048 Gb/s with 32.0 GT/s "
+                "PCIe x16 link)"
+            )
+            lines.append((12.5 + number, limited))
+        if card.traits.get("aer"):
+            lines.append(
+                (60.0, f"pcieport {card.pci}: AER: Uncorrectable (Non-Fatal) error received")
+            )
+    for number, gpu in enumerate(view.gpus):
+        for xid in str(gpu.traits.get("xids", "")).split():
+            what = f"NVRM: Xid (PCI:{gpu.pci[:-2]}): {xid}, pid='<unknown>', name=<unknown>"
+            lines.append((300.0 + number, what))
+    for device in machine.devices.values():
+        if device.kind == "nvswitch" and (sxid := device.traits.get("sxid")):
+            what = f"nvidia-nvswitch3: SXid (PCI:{device.pci}): {sxid}, Fatal, Link 28"
+            lines.append((310.0, what))
+    return Output(0, "".join(f"{_stamp(booted + at)} {text}\n" for at, text in sorted(lines)))
+
+
+def _stamp(at: float) -> str:
+    moment = datetime.fromtimestamp(at, tz=UTC)
+    return f"{moment:%Y-%m-%dT%H:%M:%S},{moment.microsecond:06d}+00:00"

@@ -1,0 +1,1 @@
+"""The simulated Redfish service, shape by shape of vendor."""

@@ -1,0 +1,151 @@
+"""Puts one simulated BMC together: its shape, its tree, its update engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from provisioner.sim.hardware.clock import SimClock
+from provisioner.sim.hardware.machine import Machine
+from provisioner.sim.redfish import redfish_telemetry
+from provisioner.sim.redfish.redfish_answers import Json
+from provisioner.sim.redfish.redfish_events import Deliver, Events
+from provisioner.sim.redfish.redfish_power import link
+from provisioner.sim.redfish.redfish_registries import mount_registries
+from provisioner.sim.redfish.redfish_service import RedfishService
+from provisioner.sim.redfish.redfish_tree import ROOT, Resource
+from provisioner.sim.redfish.redfish_updates import Fetch, UpdateService
+from provisioner.sim.redfish.shapes import SHAPES
+from provisioner.sim.redfish.shapes_bluefield import BluefieldTree
+from provisioner.sim.redfish.shapes_hgx import BOARD, HgxTree, silent_while_off
+from provisioner.sim.redfish.shapes_host import HostTree
+from provisioner.sim.redfish.updates import Updates
+
+
+def no_server(_: str, back: Callable[[bytes | None], None]) -> None:
+    """A `Fetch` that finds nothing."""
+    back(None)
+
+
+def from_files(files: dict[str, bytes]) -> Fetch:
+    """A `Fetch` in memory: by the last part of the URL's path."""
+
+    def fetch(url: str, back: Callable[[bytes | None], None]) -> None:
+        back(files.get(url.rpartition("/")[2]))
+
+    return fetch
+
+
+def _nobody(_: str, __: Json) -> None:
+    return None
+
+
+def make_service(
+    machine: Machine,
+    bmc: str,
+    clock: SimClock,
+    fetch: Fetch = no_server,
+    deliver: Deliver = _nobody,
+) -> RedfishService:
+    """The Redfish service of one of a machine's BMCs ("host", "NIC_0", "DPU_1")."""
+    hardware = machine.bmcs[bmc]
+    shape = SHAPES[hardware.vendor]
+    service = RedfishService(machine, bmc, shape, clock)
+    service.sessions.pace = float(getattr(clock, "speed", 1.0))
+    tree = service.tree
+    mount_root(service)
+    service.accounts.mount(tree)
+    service.sessions.mount(tree)
+    service.tasks.mount(tree)
+    updates = Updates(machine, hardware, shape, service.tasks)
+    UpdateService(machine, shape, service.tasks, updates, fetch, clock).mount(tree)
+    service.events = Events(machine, hardware, deliver)
+    service.events.mount(tree)
+    mount_registries(tree)
+    if bmc in machine.bluefields:
+        BluefieldTree(service).mount()
+    else:
+        host = HostTree(service)
+        if _has_board(machine, bmc):
+            HgxTree(host).mount()
+            redfish_telemetry.mount(tree, machine, BOARD)
+        host.mount()
+        if shape.name == "ami_dgx":
+            silent_while_off(host)
+    if f"{ROOT}/UpdateService/SoftwareInventory" not in tree.resources:
+        path = f"{ROOT}/UpdateService/SoftwareInventory"
+        tree.collection(path, "SoftwareInventoryCollection", list)
+    return service
+
+
+def _has_board(machine: Machine, bmc: str) -> bool:
+    return bmc not in machine.bluefields and ("host", "HGX_FW_BMC_0") in machine.firmware
+
+
+def mount_root(service: RedfishService) -> None:
+    """The service root, and what is above it."""
+    shape, tree, machine = service.shape, service.tree, service.machine
+    device = machine.devices.get(service.bmc.name)
+    names = ("AccountService", "Chassis", "EventService", "Managers", "SessionService", "Systems",
+             "UpdateService", "Registries", "JsonSchemas",
+             *(("TelemetryService",) if _has_board(service.machine, service.bmc.name) else ()),
+             )  # fmt: skip
+    levels = shape.expand_levels
+    root: Json = {
+        "@odata.type": "#ServiceRoot.v1_9_0.ServiceRoot",
+        "Id": "RootService",
+        "Name": "Root Service",
+        "RedfishVersion": shape.redfish_version,
+        "UUID": str(device.traits["uuid"]) if device else machine.host.uuid,
+        "Tasks": link("TaskService"),
+        **{name: link(name) for name in names},
+        "Links": {"Sessions": link("SessionService", "Sessions")},
+        "ProtocolFeaturesSupported": {
+            "FilterQuery": False,
+            "SelectQuery": True,
+            "ExcerptQuery": False,
+            "OnlyMemberQuery": False,
+            "ExpandQuery": {
+                "Links": levels > 0,
+                "NoLinks": levels > 0,
+                "ExpandAll": levels > 0,
+                "Levels": levels > 0,
+                **({"MaxLevels": levels} if levels else {}),
+            },
+        },
+    }
+    for name, value in (("Vendor", shape.vendor), ("Product", shape.product)):
+        if value:
+            root[name] = value
+    if shape.root_oem:
+        root["Oem"] = dict(shape.root_oem)
+    tree.fixed(ROOT, root)
+    mount_versions(service)
+
+
+def mount_versions(service: RedfishService) -> None:
+    """/redfish, the OData service document and the metadata document (DSP0266 clauses 8.4, 8.5)."""
+    names = ("AccountService", "Chassis", "EventService", "Managers", "SessionService", "Systems",
+             "TaskService", "UpdateService")  # fmt: skip
+    document: Json = {
+        "@odata.context": f"{ROOT}/$metadata",
+        "value": [{"name": n, "kind": "Singleton", "url": f"{ROOT}/{n}"} for n in ("", *names)],
+    }
+    tree = service.tree
+    tree.put("/redfish", Resource(lambda: {"v1": f"{ROOT}/"}))
+    tree.put(f"{ROOT}/odata", Resource(lambda: document))
+    tree.put(f"{ROOT}/$metadata", Resource(lambda: {"xml": METADATA}))
+
+
+METADATA = b"""<?xml version="1.0" encoding="UTF-8"?>
+<edmx:Edmx xmlns:edmx="http://docs.oasis-open.org/odata/ns/edmx" Version="4.0">
+<edmx:Reference Uri="http://redfish.dmtf.org/schemas/v1/ServiceRoot_v1.xml">
+<edmx:Include Namespace="ServiceRoot"/>
+<edmx:Include Namespace="ServiceRoot.v1_9_0" Alias="RedfishServiceRoot"/>
+</edmx:Reference>
+<edmx:DataServices>
+<Schema xmlns="http://docs.oasis-open.org/odata/ns/edm" Namespace="Service">
+<EntityContainer Name="Service" Extends="RedfishServiceRoot.ServiceContainer"/>
+</Schema>
+</edmx:DataServices>
+</edmx:Edmx>
+"""

@@ -1,0 +1,169 @@
+"""EventService of a simulated BMC: subscriptions and streams; events go to whoever asked.
+
+Recorded BMCs of AMI, Dell and BlueField all name a `ServerSentEventUri`; Dell's service is disabled
+as it is shipped. The rest is as NVIDIA/bmcweb 7f3a16ae does, which was run: frames of a stream are
+numbered from 1 for each connection, and `Last-Event-ID` is looked up in the counter of events; no
+comments are sent; events that are posted carry no Context; subscriptions outlive a restart.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Callable
+from zlib import crc32
+
+from provisioner.sim.hardware.machine import Machine
+from provisioner.sim.hardware.parts import Bmc
+from provisioner.sim.redfish.redfish_answers import (
+    Answer,
+    Json,
+    Listen,
+    answer,
+    done,
+    error,
+    message,
+)
+from provisioner.sim.redfish.redfish_tree import ROOT, Request, Resource, Tree
+from provisioner.sim.redfish.tasks import stamp
+
+EVENTS = f"{ROOT}/EventService"
+SUBSCRIPTIONS = f"{EVENTS}/Subscriptions"
+STREAM = f"{EVENTS}/SSE"
+SUBSCRIPTIONS_MAX = 20  # bmcweb's limit
+STREAMS_MAX = 10  # ours: no vendor publishes one
+EVENTS_KEPT = 200  # bmcweb's
+
+Deliver = Callable[[str, Json], None]
+"""Sends an event to a destination; what becomes of it does not matter to the BMC."""
+
+
+class Events:
+    """Subscriptions of one BMC."""
+
+    def __init__(self, machine: Machine, bmc: Bmc, deliver: Deliver) -> None:
+        self.machine, self.bmc, self.deliver = machine, bmc, deliver
+        self.subscriptions: dict[str, Json] = {}
+        self.streamed = True  # False: a service without streams
+        self.kept: deque[tuple[int, Json]] = deque(maxlen=EVENTS_KEPT)
+        self._listening: list[Callable[[Json], None]] = []
+        self._counted = self._told = 0
+        bmc.on_reset.append(self._forget)
+
+    def _subscribe(self, request: Request) -> Answer:
+        body = request.json or {}
+        for name in ("Destination", "Protocol"):
+            if not isinstance(body.get(name), str):
+                return error(400, "CreateFailedMissingReqProperties", name, prop=name)
+        if body["Protocol"] != "Redfish":
+            return error(400, "PropertyValueNotInList", body["Protocol"], "Protocol")
+        if not body["Destination"].startswith(("http://", "https://")):
+            return error(400, "PropertyValueFormatError", body["Destination"], "Destination")
+        if len(self.subscriptions) >= SUBSCRIPTIONS_MAX:
+            return error(503, "EventSubscriptionLimitExceeded")
+        self._counted += 1
+        name = str(crc32(f"{self.bmc.name} {self._counted}".encode()))  # any 32 bits
+        self.subscriptions[name] = {
+            "@odata.id": f"{SUBSCRIPTIONS}/{name}",
+            "@odata.type": "#EventDestination.v1_10_0.EventDestination",
+            "Id": name,
+            "Name": f"Event Destination {name}",
+            "Destination": body["Destination"],
+            "Protocol": "Redfish",
+            "Context": str(body.get("Context", "")),
+            "EventFormatType": "Event",
+            "SubscriptionType": "RedfishEvent",
+            "DeliveryRetryPolicy": "TerminateAfterRetries",
+        }
+        place = f"{SUBSCRIPTIONS}/{name}"
+        said = message("Base.1.18.Created", "The resource was created successfully")
+        return answer(201, {"@Message.ExtendedInfo": [said]}, {"Location": place})
+
+    def _subscription(self, name: str) -> Resource | None:
+        if name not in self.subscriptions:
+            return None
+
+        def delete(_: Request) -> Answer:
+            del self.subscriptions[name]
+            return answer(200)
+
+        return Resource(lambda: self.subscriptions[name], delete=delete)
+
+    def _forget(self, _: float) -> None:
+        """A BMC that restarts has no streams and no events; its subscriptions are written down."""
+        self.kept.clear()
+        self._told = 0
+
+    def _stream(self, request: Request) -> Answer:
+        if len(self._listening) >= STREAMS_MAX:
+            return error(503, "ServiceTemporarilyUnavailable", "10")
+        last = request.headers.get("last-event-id", "")
+        after = int(last) if last.isascii() and last.isdigit() else self._told
+        missed = [document for number, document in self.kept if number > after]
+
+        def listen(send: Callable[[bytes], None]) -> Callable[[], None]:
+            frames = 0
+
+            def send_frame(document: Json) -> None:
+                nonlocal frames
+                frames += 1
+                send(f"id: {frames}\ndata: {json.dumps(document)}\n\n".encode())
+
+            self._listening.append(send_frame)
+            for document in missed:
+                send_frame(document)
+            return lambda: self._listening.remove(send_frame)
+
+        stream: Listen = listen
+        return Answer(200, {"Content-Type": "text/event-stream"}, stream=stream)
+
+    def _send(self, document: Json) -> None:
+        for send in tuple(self._listening):
+            send(document)
+
+    def emit(self, key: str, text: str, args: list[str], now: float, *, origin: str = "") -> None:
+        """Tell every subscriber."""
+        record = message(key, text, args)
+        self._told += 1
+        record |= {"EventId": str(self._told), "EventTimestamp": stamp(now), "MemberId": "0"}
+        record |= {"EventType": "Event", **({"OriginOfCondition": origin} if origin else {})}
+        document = {"@odata.type": "#Event.v1_7_0.Event", "Name": "Event Log", "Events": [record]}
+        self.kept.append((self._told, document))
+        self._send(document)
+        for subscription in self.subscriptions.values():
+            self.deliver(subscription["Destination"], document)
+
+    def report(self, name: str, values: Json) -> None:
+        """Send a metric report: property -> value."""
+        metrics = [{"MetricProperty": p, "MetricValue": str(v)} for p, v in values.items()]
+        self._send({
+            "@odata.type": "#MetricReport.v1_4_2.MetricReport", "Id": name, "Name": name,
+            "MetricValues": metrics,
+        })  # fmt: skip
+
+    def _test(self, request: Request) -> Answer:
+        body = request.json or {}
+        key = str(body.get("MessageId", "Base.1.18.Success"))
+        self.emit(key, str(body.get("Message", "Test event")), [], request.now)
+        return done()
+
+    def mount(self, tree: Tree) -> None:
+        """Put EventService into the tree."""
+        tree.live(EVENTS, lambda: {
+            **({"ServerSentEventUri": STREAM} if self.streamed else {}),
+            "@odata.type": "#EventService.v1_5_0.EventService", "Id": "EventService",
+            "Name": "Event Service", "ServiceEnabled": True,
+            "Status": {"State": "Enabled", "Health": "OK"},
+            "DeliveryRetryAttempts": 3, "DeliveryRetryIntervalSeconds": 60,
+            "EventFormatTypes": ["Event"], "RegistryPrefixes": ["Base", "TaskEvent", "Update"],
+            "Subscriptions": {"@odata.id": SUBSCRIPTIONS},
+            "Actions": {"#EventService.SubmitTestEvent":
+                        {"target": f"{EVENTS}/Actions/EventService.SubmitTestEvent"}},
+        })  # fmt: skip
+        tree.collection(SUBSCRIPTIONS, "EventDestinationCollection",
+                        lambda: list(self.subscriptions), resolve=self._subscription,
+                        post=self._subscribe)  # fmt: skip
+        tree.action(f"{EVENTS}/Actions/EventService.SubmitTestEvent", self._test)
+        stream = Resource()
+        stream.stream = self._stream
+        tree.put(STREAM, stream)

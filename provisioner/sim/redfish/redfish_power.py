@@ -1,0 +1,136 @@
+"""Resets of a simulated host and its BMCs: what a request really does, and when it is refused."""
+
+from __future__ import annotations
+
+from provisioner.sim.hardware.machine import Machine
+from provisioner.sim.redfish.redfish_answers import Answer, Json, done, error
+from provisioner.sim.redfish.redfish_tree import ROOT, Request, Tree, chosen, writable
+from provisioner.sim.redfish.shapes import Shape
+
+RESET_DELAY_S = 1.0  # a BMC answers before it goes
+
+
+class Power:
+    """Actions on the host's power, behind its BMC."""
+
+    def __init__(self, machine: Machine, shape: Shape, bmc: str) -> None:
+        self.machine, self.shape, self.bmc = machine, shape, bmc
+
+    def system_reset(self, request: Request) -> Answer:
+        """ComputerSystem.Reset and Chassis.Reset."""
+        allowed = self.shape.resets + self.shape.chassis_resets
+        wanted = chosen(request, "ComputerSystem.Reset", "ResetType", allowed)
+        if isinstance(wanted, Answer):
+            return wanted
+        machine, now = self.machine, request.now
+        host = machine.host
+        if "ignores_reset" in machine.bmcs[self.bmc].troubles:  # measured on a DGX
+            machine.note(now, "power_ignored", "host", wanted)
+            return done()
+        off = host.power in ("Off", "PoweringOff")
+        if wanted in ("On", "ForceOn"):
+            if not off:
+                return error(400, "ResourceInUse", resolution="The host is on already.")
+            machine.power_on(now)
+        elif wanted in ("ForceOff", "GracefulShutdown"):
+            if not off:
+                machine.power_off(now, graceful=wanted == "GracefulShutdown")
+        elif wanted == "PushPowerButton":
+            if off:
+                machine.power_on(now)
+            else:
+                machine.power_off(now, graceful=True)
+        elif wanted == "PowerCycle":
+            machine.power_cycle(now)
+        elif wanted in ("ForceRestart", "GracefulRestart"):
+            if off:
+                machine.power_on(now)
+            else:
+                machine.restart(now)
+        return done()
+
+    def ac_cycle(self, request: Request) -> Answer:
+        """The vendor's action that takes standby power away."""
+        name, _, kind = self.shape.ac_cycle
+        wanted = chosen(request, name.lstrip("#"), "ResetType", (kind,))
+        if isinstance(wanted, Answer):
+            return wanted
+        if self.shape.ac_cycle_needs_off and self.machine.host.power != "Off":
+            return error(400, "ChassisPowerStateOffRequired", self.shape.chassis)
+        machine = self.machine
+        machine.schedule.at(request.now + RESET_DELAY_S, machine.ac_cycle)
+        return done()
+
+    def manager_reset(self, request: Request, manager: str = "") -> Answer:
+        """Manager.Reset: the BMC answers, then it is gone."""
+        wanted = chosen(request, "Manager.Reset", "ResetType", self.shape.manager_resets)
+        if isinstance(wanted, Answer):
+            return wanted
+        self.machine.schedule.at(
+            request.now + RESET_DELAY_S,
+            lambda at: self.machine.bmc_reset(self.bmc, at, manager),
+        )
+        return done()
+
+    def boot(self) -> Json:
+        """The Boot property of a system."""
+        more = {"BootNext": None} if "UefiBootNext" in self.shape.boot_targets else {}
+        return {
+            **more,
+            **self.machine.host.override,
+            "BootSourceOverrideTarget@Redfish.AllowableValues": list(self.shape.boot_targets),
+            "BootSourceOverrideEnabled@Redfish.AllowableValues": ["Once", "Continuous", "Disabled"],
+            "BootSourceOverrideMode@Redfish.AllowableValues": ["Legacy", "UEFI"],
+        }
+
+    def patch_system(self, body: Json, _: Request) -> Answer | None:
+        """PATCH of a ComputerSystem: boot override, indicator, asset tag."""
+        known = ("SerialNumber", "PowerState", "Model", "Manufacturer", "UUID", "SystemType")
+        fault = writable("Boot", "IndicatorLED", "LocationIndicatorActive", "AssetTag",
+                         known=known)(body)  # fmt: skip
+        if fault:
+            return fault
+        led = body.get("IndicatorLED", self.machine.host.indicator)
+        if led not in ("Off", "Lit", "Blinking"):
+            return error(400, "PropertyValueNotInList", str(led), "IndicatorLED")
+        boot = body.get("Boot", {})
+        if not isinstance(boot, dict):
+            return error(400, "PropertyValueTypeError", str(boot), "Boot")
+        allowed = {
+            "BootSourceOverrideTarget": self.shape.boot_targets,
+            "BootSourceOverrideEnabled": ("Once", "Continuous", "Disabled"),
+            "BootSourceOverrideMode": ("Legacy", "UEFI"),
+        }
+        for name, value in boot.items():
+            if name not in allowed:
+                return error(400, "PropertyUnknown", name, prop=f"Boot/{name}")
+            if value not in allowed[name]:
+                return error(400, "PropertyValueNotInList", str(value), name, prop=f"Boot/{name}")
+        self.machine.host.indicator = led
+        if "override_ignored" not in self.machine.bmcs[self.bmc].troubles:
+            self.machine.host.override.update(boot)
+        return None
+
+
+def reset_action(
+    tree: Tree, path: str, action: str, allowed: tuple[str, ...], *, info: bool
+) -> Json:
+    """The `Actions` entry of a reset, with its allowable values inline or in an ActionInfo."""
+    target = f"{path}/Actions/{action}"
+    if not info:
+        return {
+            f"#{action}": {"target": target, "ResetType@Redfish.AllowableValues": list(allowed)}
+        }
+    tree.fixed(f"{path}/ResetActionInfo", {
+        "@odata.type": "#ActionInfo.v1_1_2.ActionInfo", "Id": "ResetActionInfo",
+        "Name": "Reset Action Info",
+        "Parameters": [{"Name": "ResetType", "Required": True, "DataType": "String",
+                        "AllowableValues": list(allowed)}],
+    })  # fmt: skip
+    info_path = f"{path}/ResetActionInfo"
+    return {f"#{action}": {"target": target, "@Redfish.ActionInfo": info_path}}
+
+
+def link(*parts: str) -> Json:
+    """A reference below the service root."""
+    return {"@odata.id": "/".join((ROOT, *parts))}

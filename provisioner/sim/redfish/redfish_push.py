@@ -1,0 +1,87 @@
+"""The bodies in which images come: multipart forms, and the parameters beside the file."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from provisioner.sim.redfish.redfish_answers import Answer, error
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part of a multipart/form-data body."""
+
+    name: str
+    kind: str  # Content-Type, "" if it gives none
+    data: bytes
+
+
+@dataclass(frozen=True)
+class Push:
+    """An image and what its sender asks for."""
+
+    data: bytes
+    targets: tuple[str, ...] = ()
+    force: bool = False
+    apply_time: str = "Immediate"
+
+
+def parse_multipart(headers: Mapping[str, str], body: bytes) -> list[Part] | None:
+    """The parts in order; None if the body is not what its Content-Type says (RFC 7578)."""
+    found = re.match(
+        r'multipart/form-data\s*;.*?boundary="?([^";]+)"?',
+        headers.get("content-type", ""),
+        re.IGNORECASE,
+    )
+    if not found:
+        return None
+    mark = b"--" + found.group(1).encode()
+    if mark + b"--" not in body:
+        return None
+    parts = []
+    for piece in (b"\r\n" + body).split(b"\r\n" + mark)[1:]:
+        if piece.startswith(b"--"):
+            break
+        head, blank, data = piece.partition(b"\r\n\r\n")
+        if not blank:
+            return None
+        told = head.decode("latin-1")
+        name = re.search(r'[;\s]name="?([^";\r\n]+)"?', told)
+        kind = re.search(r"^content-type:\s*([^\r\n]+)", told, re.IGNORECASE | re.MULTILINE)
+        if not name:
+            return None
+        parts.append(Part(name.group(1), kind.group(1).strip() if kind else "", data))
+    return parts
+
+
+def read_push(
+    headers: Mapping[str, str], body: bytes, apply_times: tuple[str, ...], *, strict: bool
+) -> Push | Answer:
+    """The push in a multipart body, or the refusal. `strict`: the file must be an octet-stream."""
+    parts = parse_multipart(headers, body)
+    if parts is None:
+        return error(415, "UnsupportedMediaType")
+    by_name = {p.name: p for p in parts}
+    if "UpdateFile" not in by_name:
+        return error(400, "PropertyMissing", "UpdateFile")
+    file = by_name["UpdateFile"]
+    if strict and file.kind != "application/octet-stream":
+        return error(415, "UnsupportedMediaType")
+    try:
+        asked = json.loads(by_name["UpdateParameters"].data or b"{}")
+    except KeyError:
+        asked = {}
+    except (ValueError, RecursionError):
+        return error(400, "MalformedJSON")
+    if not isinstance(asked, dict):
+        return error(400, "MalformedJSON")
+    targets = asked.get("Targets") or []
+    if not isinstance(targets, list) or not all(isinstance(t, str) for t in targets):
+        return error(400, "PropertyValueTypeError", str(targets), "Targets")
+    when = asked.get("@Redfish.OperationApplyTime", "Immediate")
+    if apply_times and when not in apply_times:
+        return error(400, "PropertyValueNotInList", str(when), "@Redfish.OperationApplyTime")
+    return Push(file.data, tuple(targets), asked.get("ForceUpdate") is True, str(when))

@@ -1,0 +1,161 @@
+"""The resources of one simulated Redfish service: what is read, changed, created, deleted where."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from provisioner.sim.redfish.redfish_answers import Answer, Json, answer, base, error
+
+ROOT = "/redfish/v1"
+
+
+class Request(NamedTuple):
+    """A request whose body was read as JSON where it is JSON (None otherwise)."""
+
+    method: str
+    path: str
+    query: Mapping[str, str]
+    headers: Mapping[str, str]  # names in lowercase
+    body: bytes
+    json: Json | None
+    account: str  # name of the account that asks, "" without login
+    now: float
+
+
+Read = Callable[[], Json | None]
+Act = Callable[[Request], Answer]
+Change = Callable[[Json, Request], Answer | None]
+
+
+class Resource:
+    """One path. `read` returns None while the resource is not there."""
+
+    __slots__ = ("collection", "delete", "partial", "patch", "post", "read", "refuses", "stream")
+
+    def __init__(
+        self,
+        read: Read | None = None,
+        *,
+        patch: Change | None = None,
+        post: Act | None = None,
+        delete: Act | None = None,
+        collection: bool = False,
+        partial: bool = True,
+    ) -> None:
+        self.read, self.patch, self.post, self.delete = read, patch, post, delete
+        self.collection = collection
+        self.partial = partial  # there already while the BMC is still starting
+        self.refuses: Callable[[], Answer | None] | None = None  # answers instead of `read`
+        self.stream: Act | None = None  # of a path whose answer does not end
+
+    def methods(self) -> str:
+        """For the `Allow` header."""
+        told = ["GET", "HEAD"] if self.read else []
+        told += ["PATCH"] if self.patch else []
+        told += ["POST"] if self.post else []
+        told += ["DELETE"] if self.delete else []
+        return ", ".join(told)
+
+
+class Tree:
+    """Path → resource. Members that come and go are found by the resolver of their collection."""
+
+    def __init__(self) -> None:
+        self.resources: dict[str, Resource] = {}
+        self._resolvers: dict[str, Callable[[str], Resource | None]] = {}
+
+    def find(self, path: str) -> Resource | None:
+        """The resource at a path (without a trailing slash), or None."""
+        found = self.resources.get(path)
+        if found is None and self._resolvers:
+            parent, _, name = path.rpartition("/")
+            resolve = self._resolvers.get(parent)
+            found = resolve(name) if resolve else None
+        return found
+
+    def put(self, path: str, resource: Resource) -> None:
+        """Add a resource."""
+        self.resources[path] = resource
+
+    def fixed(self, path: str, value: Json, *, partial: bool = True) -> None:
+        """Add a resource that never changes."""
+        value = {"@odata.id": path, **value}
+        self.resources[path] = Resource(lambda: value, partial=partial)
+
+    def live(
+        self, path: str, read: Read, *, patch: Change | None = None, partial: bool = True
+    ) -> None:
+        """Add a resource that is made anew at each read."""
+
+        def whole() -> Json | None:
+            value = read()
+            return None if value is None else {"@odata.id": path, **value}
+
+        self.resources[path] = Resource(whole, patch=patch, partial=partial)
+
+    def collection(
+        self,
+        path: str,
+        schema: str,
+        members: Callable[[], Sequence[str]],
+        *,
+        resolve: Callable[[str], Resource | None] | None = None,
+        post: Act | None = None,
+        partial: bool = True,
+    ) -> None:
+        """Add a collection; `members` are ids below it or whole paths."""
+
+        def read() -> Json:
+            paths = [m if m.startswith("/") else f"{path}/{m}" for m in members()]
+            name = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", schema)
+            return {
+                "@odata.id": path,
+                "@odata.type": f"#{schema}.{schema}",
+                "Name": name,
+                "Members": [{"@odata.id": p} for p in paths],
+                "Members@odata.count": len(paths),
+            }
+
+        self.resources[path] = Resource(read, post=post, collection=True, partial=partial)
+        if resolve:
+            self._resolvers[path] = resolve
+
+    def action(self, path: str, act: Act) -> None:
+        """Add an action target."""
+        self.resources[path] = Resource(post=act)
+
+
+def writable(*allowed: str, known: Sequence[str] = ()) -> Callable[[Json], Answer | None]:
+    """A check of a PATCH body: unknown and read-only properties are refused by name.
+
+    Annotations are ignored (DSP0266 clause 7.7.2).
+    """
+
+    def check(body: Json) -> Answer | None:
+        for name in body:
+            if "@" in name or name in allowed:
+                continue
+            if name in known or name in ("Id", "Name", "Description", "Status", "Links"):
+                return error(400, "PropertyNotWritable", name, prop=name)
+            return error(400, "PropertyUnknown", name, prop=name)
+        return None
+
+    return check
+
+
+def chosen(request: Request, action: str, name: str, allowed: Sequence[str]) -> Answer | str:
+    """The value of an action's parameter from its allowable values, or the refusal."""
+    value = (request.json or {}).get(name)
+    if value is None:
+        return error(400, "ActionParameterMissing", action, name)
+    if not isinstance(value, str) or value not in allowed:
+        return error(400, "ActionParameterValueNotInList", str(value), name, action)
+    return value
+
+
+def with_info(value: Json, key: str, *args: str) -> Answer:
+    """A 200 answer with the resource and an annotation that something was changed or ignored."""
+    info = base(key, *args, severity="OK" if key == "Success" else "Warning")
+    return answer(200, {**value, "@Message.ExtendedInfo": [info]})

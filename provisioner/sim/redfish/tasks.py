@@ -1,0 +1,200 @@
+"""The task table of a simulated BMC: in memory only, its counter starts again with the BMC."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from provisioner.sim.hardware.parts import Bmc, Firmware
+from provisioner.sim.redfish.redfish_answers import Answer, Json, answer, error, message
+from provisioner.sim.redfish.redfish_tree import ROOT, Request, Resource, Tree
+from provisioner.sim.redfish.shapes import Shape
+
+TASKS_MAX = 100  # NVIDIA bmcweb, task.hpp
+ENDED = frozenset({"Completed", "Exception", "Cancelled", "Killed"})
+
+
+def stamp(now: float) -> str:
+    """A Redfish date-time in UTC."""
+    return datetime.fromtimestamp(now, UTC).isoformat(timespec="seconds")
+
+
+@dataclass
+class Task:
+    """What a client is told. `waiting_for` are staged items without whose run it does not end."""
+
+    id: str
+    number: str  # as its messages name it
+    name: str
+    started: float
+    target_uri: str = ""
+    state: str = "Running"
+    status: str = "OK"
+    percent: int = 0
+    messages: list[Json] = field(default_factory=list)
+    ended: float | None = None
+    monitor_read: bool = False
+    waiting_for: list[Firmware] = field(default_factory=list)
+    oem: Json = field(default_factory=dict)
+
+    def say(self, registry_key: str, text: str, *args: str, **more: str) -> None:
+        """Append a message."""
+        self.messages.append(message(registry_key, text, args, **more))
+
+    def progress(self, percent: int) -> None:
+        """The timer's figure: not the work's."""
+        self.percent = percent
+        self.say(
+            "TaskEvent.1.0.3.TaskProgressChanged",
+            f"The task with Id '{self.number}' has changed to progress {percent} percent complete.",
+            self.number, str(percent),
+        )  # fmt: skip
+
+    def end(self, state: str, now: float) -> None:
+        """Completed, or Exception with the aborting message; its status is the worst message's."""
+        self.state, self.ended = state, now
+        if state == "Completed":
+            self.percent = 100
+            self.say("TaskEvent.1.0.3.TaskCompletedOK",
+                     f"The task with Id '{self.number}' has completed.", self.number)  # fmt: skip
+        else:
+            self.say("TaskEvent.1.0.3.TaskAborted", f"The task with Id '{self.number}' has been "
+                     "aborted.", self.number, severity="Critical")  # fmt: skip
+        worst = [m["MessageSeverity"] for m in self.messages]
+        self.status = next((s for s in ("Critical", "Warning") if s in worst), "OK")
+
+
+class TaskTable:
+    """Tasks by id, oldest first."""
+
+    def __init__(self, bmc: Bmc, shape: Shape) -> None:
+        self.shape = shape
+        self.tasks: dict[str, Task] = {}
+        self._next = 0 if shape.name == "nvidia_openbmc" else 1
+        self._first = self._next
+        bmc.on_reset.append(self._forget)
+
+    def _forget(self, _: float) -> None:
+        self.tasks.clear()
+        if self.shape.handle != "dell":  # iDRAC keeps its job queue on flash, others count anew
+            self._next = self._first
+
+    def new(self, name: str, now: float, target_uri: str = "") -> Task:
+        """A running task; the oldest ended one makes room (else the oldest running is aborted)."""
+        if len(self.tasks) >= TASKS_MAX:
+            ended = [t for t in self.tasks.values() if t.state in ENDED]
+            del self.tasks[(ended or list(self.tasks.values()))[0].id]
+        number = self._next
+        self._next += 1
+        if self.shape.handle == "dell":
+            number += int(now) * 10  # job ids grow with time
+        task = Task(self.shape.task_id.format(n=number), str(number), name, now, target_uri)
+        if self.shape.handle == "dell":
+            task.state = "New"
+        self.tasks[task.id] = task
+        task.say("TaskEvent.1.0.3.TaskStarted", f"The task with Id '{number}' has started.",
+                 str(number))  # fmt: skip
+        return task
+
+    def path(self, task: Task) -> str:
+        """Where the task is read."""
+        return self.shape.task_prefix + task.id
+
+    def monitor(self, task: Task) -> str:
+        """Its task monitor (DSP0266 clause 12.2)."""
+        return self.shape.monitor.format(id=task.id)
+
+    def show(self, task: Task) -> Json:
+        """The Task resource."""
+        if task.waiting_for and all(f.staged is None for f in task.waiting_for):
+            task.waiting_for = []
+            task.end("Completed", task.started)
+        shown: Json = {
+            "@odata.id": self.path(task),
+            "@odata.type": "#Task.v1_4_3.Task",
+            "Id": task.id,
+            "Name": task.name,
+            "TaskState": task.state,
+            "TaskStatus": task.status,
+            "StartTime": stamp(task.started),
+            "PercentComplete": task.percent,
+            "HidePayload": False,
+            "Messages": list(task.messages),
+        }
+        if task.target_uri:
+            shown["Payload"] = {
+                "HttpOperation": "POST",
+                "TargetUri": task.target_uri,
+                "HttpHeaders": [],
+                "JsonBody": "{}",
+            }
+        if task.ended is not None:
+            shown["EndTime"] = stamp(task.ended)
+        if not task.monitor_read:
+            shown["TaskMonitor"] = self.monitor(task)
+        if task.oem:
+            shown["Oem"] = task.oem
+        return shown
+
+    def _monitored(self, task: Task) -> Answer:
+        if task.monitor_read:
+            return error(404, "ResourceMissingAtURI", self.monitor(task))
+        shown = self.show(task)
+        if task.state not in ENDED:
+            return answer(202, shown, {"Location": self.monitor(task), "Retry-After": "30"})
+        if self.shape.monitor_vanishes:
+            return error(404, "ResourceMissingAtURI", self.monitor(task))
+        task.monitor_read = True
+        return answer(204)
+
+    def accepted(self, task: Task) -> Answer:
+        """202 with the short Task that bmcweb sends."""
+        shown = {
+            "@odata.id": self.path(task),
+            "@odata.type": "#Task.v1_4_3.Task",
+            "Id": task.id,
+            "Name": task.name,
+            "TaskState": task.state,
+            "TaskStatus": task.status,
+        }
+        return answer(202, shown, {"Location": self.monitor(task), "Retry-After": "30"})
+
+    def mount(self, tree: Tree) -> None:
+        """Put TaskService into the tree. The monitor is answered by `monitor_at`."""
+        path = f"{ROOT}/TaskService"
+        tree.fixed(path, {
+            "@odata.type": "#TaskService.v1_1_4.TaskService", "Id": "TaskService",
+            "Name": "Task Service", "ServiceEnabled": True,
+            "CompletedTaskOverWritePolicy": "Oldest", "LifeCycleEventOnTaskStateChange": True,
+            "Status": {"State": "Enabled", "Health": "OK"},
+            "Tasks": {"@odata.id": f"{path}/Tasks"},
+        })  # fmt: skip
+        tree.collection(f"{path}/Tasks", "TaskCollection",
+                        lambda: [self.path(t) for t in self.tasks.values()],
+                        resolve=self._resolve)  # fmt: skip
+
+    def _resolve(self, task_id: str) -> Resource | None:
+        task = self.tasks.get(task_id)
+        if task is None:
+            return None
+
+        def delete(_: Request) -> Answer:
+            if task.state not in ENDED:
+                return error(409, "ResourceInUse")
+            self.tasks.pop(task_id, None)
+            return answer(204)
+
+        return Resource(lambda: self.show(task), delete=delete)
+
+    def hidden(self, task_id: str, now: float) -> bool:
+        """Whether a new task is not yet to be seen (iDRAC answers 404 for some seconds)."""
+        task = self.tasks.get(task_id)
+        return task is not None and now < task.started + self.shape.task_late_s
+
+    def monitor_at(self, path: str) -> Answer | None:
+        """The answer of a task monitor; None if the path is none."""
+        prefix, _, suffix = self.shape.monitor.partition("{id}")
+        if not (path.startswith(prefix) and path.endswith(suffix)):
+            return None
+        task = self.tasks.get(path[len(prefix) : len(path) - len(suffix)])
+        return None if task is None else self._monitored(task)

@@ -1,0 +1,199 @@
+"""Control of a simulated site over a unix-domain socket: plays in, truth out, faults on and off.
+
+Whoever can open the socket may do everything; the file is its owner's alone (mode 0600). Bad input
+is answered with 400 and the field that is wrong.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+
+from provisioner.sim.faults.faults import BadRule, read_rules
+from provisioner.sim.hardware.curable_faults import exchange
+from provisioner.sim.site.fault_presets import ALL, inject
+from provisioner.sim.site.site import Site
+from provisioner.sim.site.truth import truth, uncertified_in_customer_vrf
+
+BODY_MAX = 16 * 1024 * 1024  # bytes; certificates of a thousand nodes are below 4 MB
+
+
+class Control:
+    """The endpoint of one site. `start` listens, `stop` removes the socket."""
+
+    def __init__(self, site: Site, path: Path) -> None:
+        self.site, self.path = site, path
+        self._runner: web.AppRunner | None = None
+
+    def app(self) -> web.Application:
+        """The routes; each answers JSON."""
+        app = web.Application(client_max_size=BODY_MAX)
+        for route, read in {
+            "/truth": lambda: truth(self.site),
+            "/expected": self.site.expected,
+            "/site": self.site.description,
+            "/endpoints": self.site.endpoints,
+            "/clock": self._clock,
+            "/requests": self._requests,
+            "/faults": self._faults,
+        }.items():
+            app.router.add_get(route, _answering(read))
+        app.router.add_post("/inband", _taking(self._inband))
+        app.router.add_post("/agents/calls", _taking(self._agent_calls))
+        app.router.add_post("/agents/request", _taking(self._agent_request))
+        app.router.add_post("/faults", _taking(self._change_faults))
+        app.router.add_post("/parts", _taking(self._exchange))
+        app.router.add_post("/uncertified", _taking(self._uncertified))
+        return app
+
+    async def start(self) -> None:
+        """Listen. A socket left by a process that is gone is replaced.
+
+        Raises `OSError` if the path cannot be used.
+        """
+        self.path.unlink(missing_ok=True)
+        self._runner = web.AppRunner(self.app(), access_log=None)
+        await self._runner.setup()
+        old = os.umask(0o177)  # the socket is never open to others, not even for a moment
+        try:
+            await web.UnixSite(self._runner, str(self.path)).start()
+        finally:
+            os.umask(old)
+
+    async def stop(self) -> None:
+        """Stop listening and remove the socket."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+        await asyncio.to_thread(self.path.unlink, missing_ok=True)
+
+    # --- what it answers
+
+    def _clock(self) -> dict[str, float]:
+        """`epoch`: now == epoch + (real time - epoch) * speed, for others to keep this time."""
+        now, real = self.site.advance(), time.time()
+        speed = float(getattr(self.site.clock, "speed", 1.0))
+        epoch = real if speed == 1.0 else (speed * real - now) / (speed - 1.0)
+        return {"now": now, "speed": speed, "epoch": epoch}
+
+    def _requests(self) -> dict[str, Any]:
+        by_bmc: dict[str, int] = {}  # host, NIC, DPU: all of a kind together
+        for name, service in self.site.redfish.items():
+            kind = name.partition("/")[2].rstrip("_0123456789")
+            by_bmc[kind] = by_bmc.get(kind, 0) + service.requests
+        return {
+            "redfish": sum(by_bmc.values()),
+            "redfish_by_bmc": by_bmc,
+            "nvue": sum(s.requests for s in self.site.nvue.values()),
+            "inband": self.site.inband.calls,
+            "agents": self.site.agents.calls_made,
+        }
+
+    def _faults(self) -> dict[str, Any]:
+        presets = {
+            p.name: {"catalogue": p.catalogue, "meaning": p.meaning, "target": p.target}
+            for p in ALL.values()
+        }
+        rules = [
+            {"name": r.name, "endpoint": r.endpoint, "path": r.path, "action": r.action}
+            | {"seen": r.seen, "done": r.done}
+            for r in self.site.faults.rules
+        ]
+        return {"presets": presets, "rules": rules, "injected": self.site.injected}
+
+    async def _inband(self, given: dict[str, Any]) -> Any:
+        variables = given.get("variables", {})
+        if not isinstance(variables, dict):
+            raise BadRule("variables: must be an object")
+        play, host = given.get("play"), given.get("host")
+        if not isinstance(play, str) or not isinstance(host, str):
+            raise BadRule("play, host: both are needed")
+        try:
+            return await self.site.inband.run(play, host, variables)
+        except (KeyError, TypeError, AttributeError) as problem:
+            raise BadRule(f"variables: {problem!r:.100}") from None
+
+    async def _agent_calls(self, given: dict[str, Any]) -> Any:
+        now, agents = self.site.advance(), self.site.agents
+        try:
+            for told in given["answers"]:
+                agents.answered(told["call"], int(told["status"]), told["body"], now)
+        except (KeyError, TypeError, ValueError) as problem:
+            raise BadRule(f"answers: {problem!r:.100}") from None
+        return {"calls": agents.calls(now)}
+
+    async def _agent_request(self, given: dict[str, Any]) -> Any:
+        now = self.site.advance()
+        try:
+            return {"answer": self.site.agents.request(**given, now=now)}
+        except (KeyError, TypeError, ValueError, AttributeError) as problem:
+            raise BadRule(f"request: {problem!r:.100}") from None
+
+    async def _change_faults(self, given: dict[str, Any]) -> Any:
+        """{"preset", "node", "part"}, {"rules": [...]} or {"remove": name}."""
+        if "preset" in given:
+            preset = inject(
+                self.site,
+                str(given["preset"]),
+                str(given.get("node", "")),
+                str(given.get("part", "")),
+            )
+            return {"injected": preset.name, "meaning": preset.meaning}
+        if "remove" in given:
+            return {"removed": self.site.faults.remove(str(given["remove"]))}
+        listed = given.get("rules")
+        if not isinstance(listed, list) or not all(isinstance(r, dict) for r in listed):
+            raise BadRule("preset, rules, remove: one of them is needed")
+        rules = read_rules(listed)
+        for rule in rules:
+            self.site.faults.add(rule)
+        return {"added": len(rules)}
+
+    async def _exchange(self, given: dict[str, Any]) -> Any:
+        """{"node", "part", "serial"}: a person puts a sound part into the slot."""
+        machine = self.site.machines.get(str(given.get("node", "")))
+        slot = str(given.get("part", ""))
+        if machine is None or slot not in machine.devices:
+            raise BadRule("node, part: no such node, or no such part in it")
+        was = machine.devices[slot].serial
+        serial = str(given.get("serial") or "") or f"{was}-new"
+        exchange(machine, slot, serial)
+        return {"was": was, "serial": serial}
+
+    async def _uncertified(self, given: dict[str, Any]) -> Any:
+        listed = given.get("certificates")
+        if not isinstance(listed, list):
+            raise BadRule("certificates: a list is needed")
+        try:
+            return {"nodes": uncertified_in_customer_vrf(truth(self.site), listed)}
+        except (KeyError, TypeError, ValueError) as problem:
+            raise BadRule(f"certificates: {problem!r:.100}") from None
+
+
+def _answering(read: Callable[[], Any]) -> Callable[[web.Request], Awaitable[web.Response]]:
+    async def handler(_request: web.Request) -> web.Response:
+        return web.json_response(read())
+
+    return handler
+
+
+def _taking(
+    act: Callable[[dict[str, Any]], Awaitable[Any]],
+) -> Callable[[web.Request], Awaitable[web.Response]]:
+    async def handler(request: web.Request) -> web.Response:
+        try:
+            given = json.loads(await request.read())
+            if not isinstance(given, dict):
+                raise BadRule("the body must be an object")
+            return web.json_response(await act(given))
+        except (BadRule, ValueError, RecursionError) as problem:
+            return web.json_response({"error": str(problem)}, status=400)
+
+    return handler

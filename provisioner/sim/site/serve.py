@@ -1,0 +1,269 @@
+"""Serves simulated devices over HTTPS: hundreds of endpoints, one process, one event loop.
+
+A BMC that restarts is gone: its socket is closed, its connections are broken off, until it listens
+again. Simulated time is the clock's; only here does it meet the loop's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import resource
+import ssl
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from ipaddress import ip_address
+from typing import Any
+from urllib.parse import parse_qsl
+
+from aiohttp import ClientError, ClientSession, ClientTimeout, TCPConnector, web
+from aiohttp.http import RawRequestMessage
+
+from provisioner.sim.hardware.clock import Schedule, SimClock
+from provisioner.sim.hardware.parts import Bmc
+from provisioner.sim.hardware.serve_tls import server_context
+from provisioner.sim.redfish.redfish_answers import Answer, Json, Listen
+
+Handle = Callable[[str, str, Mapping[str, str], Mapping[str, str], bytes], Answer]
+
+BODY_MAX = 512 * 1024 * 1024  # bytes; a BMC's own limit answers 413 before
+FETCH_MAX = 64 * 1024 * 1024  # bytes of an image that a device pulls
+FETCH_TIMEOUT_S = 30.0
+TICK_S = 0.02  # how late a device may vanish, in wall seconds
+BACKLOG = 128
+STREAM_MAX = 256  # events that wait for a slow listener; more are lost
+NO_QUERY: dict[str, str] = {}
+
+
+@dataclass
+class Endpoint:
+    """One device's address. `server` is None while the device is gone."""
+
+    name: str
+    host: str
+    port: int
+    handle: Handle
+    web: web.Server
+    tls: ssl.SSLContext
+    server: asyncio.Server | None = None
+    bmc: Bmc | None = None
+
+    @property
+    def url(self) -> str:
+        """Where it is reached."""
+        return f"https://{self.host}:{self.port}"
+
+
+@dataclass
+class Addresses:
+    """Gives each endpoint an address: its own in 127/8 at one port, or a port of its own."""
+
+    listen: str = "127.0.0.1"
+    port: int = 0
+    _given: int = field(default=0, init=False)
+
+    def next(self) -> tuple[str, int]:
+        """(host, port); port 0 lets the system choose one."""
+        number, self._given = self._given, self._given + 1
+        first = ip_address(self.listen)
+        if self.port == 0:
+            return self.listen, 0
+        if first.is_loopback and first.version == 4:
+            return str(first + number), self.port
+        return self.listen, self.port + number
+
+
+class Server:
+    """All endpoints of one site."""
+
+    def __init__(self, clock: SimClock, schedule: Schedule, addresses: Addresses) -> None:
+        self.clock, self.schedule, self.addresses = clock, schedule, addresses
+        self.speed: float = getattr(clock, "speed", 1.0)
+        self.endpoints: dict[str, Endpoint] = {}
+        self.wired: Callable[[], bool] = lambda: False  # whether rules are in force
+        self._asked_on: dict[tuple[str, str], int] = {}  # requests by connection, while wired
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._session: ClientSession | None = None
+        self._ticking: asyncio.Task[None] | None = None
+        _raise_file_limit()
+
+    async def add(self, name: str, handle: Handle, bmc: Bmc | None = None) -> str:
+        """Listen for one device; its URL. Raises `OSError` if the address is taken."""
+        host, port = self.addresses.next()
+        tls = server_context(name, host)
+        asked = web.Server(partial(self._asked, name, handle), request_factory=_request)
+        endpoint = Endpoint(name, host, port, handle, asked, tls, bmc=bmc)
+        await self._listen(endpoint)
+        self.endpoints[name] = endpoint
+        if bmc is not None:
+            bmc.on_reset.append(lambda _: self._vanish(endpoint))
+        if self._ticking is None:
+            self._ticking = asyncio.create_task(self._tick())
+        return endpoint.url
+
+    async def close(self) -> None:
+        """Stop everything."""
+        tasks = [*self._tasks, *([self._ticking] if self._ticking else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for endpoint in self.endpoints.values():
+            self._break(endpoint)
+        if self._session:
+            await self._session.close()
+
+    # --- requests
+
+    async def _asked(
+        self, name: str, handle: Handle, request: web.BaseRequest
+    ) -> web.StreamResponse:
+        path, mark, text = request.raw_path.partition("?")
+        query = dict(parse_qsl(text, keep_blank_values=True)) if mark else NO_QUERY
+        try:
+            body = await request.read() if request.can_read_body else b""
+        except web.HTTPRequestEntityTooLarge:
+            return web.Response(status=413)
+        headers = self._with_connection(name, request) if self.wired() else request.headers
+        told = handle(request.method, path, query, headers, body)
+        if told.delay_s > 0:
+            await asyncio.sleep(told.delay_s / self.speed)
+        if told.status == 0:
+            return _cut_off(request)
+        if told.stream is not None:
+            return await _streamed(request, told, told.stream)
+        if told.cut >= 0:
+            await _truncated(request, told)
+            return _cut_off(request)
+        return web.Response(status=told.status, headers=told.headers, body=told.body)
+
+    def _with_connection(self, name: str, request: web.BaseRequest) -> Mapping[str, str]:
+        """The headers, with what fault rules may ask of the connection (`Rule.when`)."""
+        who = (name, str(request.get_extra_info("peername")))
+        self._asked_on[who] = number = self._asked_on.get(who, 0) + 1
+        headers = {k.lower(): v for k, v in request.headers.items()}
+        opened = len(self.endpoints[name].web.connections)
+        return {**headers, ":nth": str(number), ":open": f"{opened:03}"}
+
+    # --- coming and going
+
+    async def _listen(self, endpoint: Endpoint) -> None:
+        loop = asyncio.get_running_loop()
+        endpoint.server = await loop.create_server(
+            endpoint.web,
+            endpoint.host,
+            endpoint.port,
+            ssl=endpoint.tls,
+            backlog=BACKLOG,
+            reuse_address=True,
+        )
+        if endpoint.port == 0:
+            endpoint.port = endpoint.server.sockets[0].getsockname()[1]
+
+    def _break(self, endpoint: Endpoint) -> None:
+        if endpoint.server is not None:
+            endpoint.server.close()
+            endpoint.server = None
+        for connection in endpoint.web.connections:
+            if connection.transport is not None:
+                connection.transport.abort()
+
+    def _vanish(self, endpoint: Endpoint) -> None:
+        assert endpoint.bmc is not None
+        # not at once: the answer to whoever asked for the restart is still on its way
+        self._spawn(self._away(endpoint, endpoint.bmc.boots))
+
+    async def _away(self, endpoint: Endpoint, boots: int) -> None:
+        bmc = endpoint.bmc
+        assert bmc is not None
+        self._break(endpoint)
+        wait = bmc.gone_until - self.clock.now()
+        await asyncio.sleep(max(wait, 0.0) / self.speed)
+        if "new_certificate" in bmc.troubles:
+            endpoint.tls = server_context(endpoint.name, endpoint.host)
+        if bmc.boots == boots and endpoint.server is None:
+            await self._listen(endpoint)
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(TICK_S)
+            self.schedule.advance(self.clock.now())
+
+    # --- what devices ask of others
+
+    def _spawn(self, work: Any) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _client(self) -> ClientSession:
+        if self._session is None:
+            timeout = ClientTimeout(total=FETCH_TIMEOUT_S)
+            # a BMC checks nobody's certificate unless VerifyRemoteServerCertificate is set
+            self._session = ClientSession(timeout=timeout, connector=TCPConnector(ssl=False))
+        return self._session
+
+    def fetch(self, url: str, back: Callable[[bytes | None], None]) -> None:
+        """Get a file for a device, and call back with it or with None."""
+        self._spawn(self._fetch(url, back))
+
+    async def _fetch(self, url: str, back: Callable[[bytes | None], None]) -> None:
+        data: bytes | None = None
+        with contextlib.suppress(ClientError, TimeoutError, ValueError, OSError):
+            async with self._client().get(url) as got:
+                if got.status == 200:
+                    data = await got.content.read(FETCH_MAX)
+                    while more := await got.content.read(FETCH_MAX - len(data)):
+                        data += more
+        back(data)
+
+    def deliver(self, url: str, event: Json) -> None:
+        """Send an event; nobody learns whether it arrived."""
+        self._spawn(self._deliver(url, event))
+
+    async def _deliver(self, url: str, event: Json) -> None:
+        with contextlib.suppress(ClientError, TimeoutError, ValueError, OSError):
+            async with self._client().post(url, json=event):
+                pass
+
+
+def _request(
+    message: RawRequestMessage, payload: Any, protocol: Any, writer: Any, task: Any
+) -> web.BaseRequest:
+    loop = asyncio.get_running_loop()
+    return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=BODY_MAX)
+
+
+def _cut_off(request: web.BaseRequest) -> web.StreamResponse:
+    if request.transport is not None:
+        request.transport.abort()
+    return web.Response()
+
+
+async def _streamed(request: web.BaseRequest, told: Answer, stream: Listen) -> web.StreamResponse:
+    response = web.StreamResponse(status=told.status, headers=told.headers)
+    await response.prepare(request)
+    pieces: asyncio.Queue[bytes] = asyncio.Queue(STREAM_MAX)
+    end = stream(lambda piece: None if pieces.full() else pieces.put_nowait(piece))
+    try:
+        with contextlib.suppress(ConnectionError):
+            while True:
+                await response.write(await pieces.get())
+    finally:
+        end()
+    return response
+
+
+async def _truncated(request: web.BaseRequest, told: Answer) -> None:
+    response = web.StreamResponse(status=told.status, headers=told.headers)
+    response.content_length = len(told.body)
+    with contextlib.suppress(ConnectionError):
+        await response.prepare(request)
+        await response.write(told.body[: told.cut])
+
+
+def _raise_file_limit() -> None:
+    """Some hundred listeners and their connections are over the usual soft limit of 1,024."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

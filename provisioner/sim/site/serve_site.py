@@ -1,0 +1,24 @@
+"""Serves a whole simulated site: every BMC and every switch an HTTPS endpoint of its own."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from provisioner.sim.site.front import Front
+from provisioner.sim.site.serve import Addresses, Server
+from provisioner.sim.site.site import Site
+
+
+async def serve_site(site: Site, listen: str = "127.0.0.1", port: int = 0) -> Server:
+    """Start listening for everything in the site; fills `site.urls` and `site.redfish`.
+
+    Raises `OSError` if an address is taken.
+    """
+    server = Server(site.clock, site.schedule, Addresses(listen, port))
+    server.wired = lambda: bool(site.faults.rules)
+    front = Front(site, server.fetch, server.deliver)
+    for name in front.names():
+        service = front.redfish.get(name)
+        bmc = service.bmc if service else None
+        site.urls[name] = await server.add(name, partial(front.handle, name), bmc)
+    return server

@@ -1,0 +1,1 @@
+"""Simulated switches and their NVUE and SONiC interfaces."""

@@ -1,0 +1,300 @@
+"""NVUE's REST API in front of one simulated switch, without a transport.
+
+Shapes: NVIDIA's Cumulus documents and clients as collected in the facts (health 4.4, 4.5, 5.3).
+Without `?rev=` a GET answers what is *applied*, not what is operational: that is how it is.
+"""
+
+from __future__ import annotations
+
+import base64
+import hmac
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from provisioner.sim.hardware.clock import SimClock
+from provisioner.sim.redfish.redfish_answers import GONE, Answer
+from provisioner.sim.switches.switch import Switch
+from provisioner.sim.switches.switch_config import Revision, Tree
+from provisioner.sim.switches.switch_fabric import Fabric
+from provisioner.sim.switches.switch_release import neighbour_tables
+
+PREFIX = "/nvue_v1"
+BODY_MAX = 1024 * 1024  # bytes; a whole configuration is below 100 KB
+
+
+class NvueService:
+    """Answers one request at a time; nothing here waits."""
+
+    def __init__(self, switch: Switch, clock: SimClock) -> None:
+        self.switch, self.clock = switch, clock
+        self.fabric = Fabric(switch)
+        self.requests = 0
+        self.reachable: Callable[[], bool] = lambda: True  # faults may cut the management link
+        self._jobs: dict[str, Tree] = {}
+        self._accepted = ("", b"")  # a good Authorization header and what it was good for
+
+    def handle(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        headers: Mapping[str, str],
+        body: bytes,
+    ) -> Answer:
+        """The answer; `GONE` while nothing answers here. `headers` have lowercase names."""
+        now = self.clock.now()
+        self.switch.schedule.advance(now)
+        if not self.switch.up(now) or not self.reachable():
+            return GONE
+        self.requests += 1
+        if not self._authorized(headers.get("authorization", "")):
+            return _problem(401, "Unauthorized", "wrong username or password")
+        if self.switch.password_expired:
+            return _problem(403, "Forbidden", "the password must be changed at the first login")
+        if not path.startswith(PREFIX):
+            return _problem(404, "Not Found", path)
+        parts = tuple(unquote(p) for p in path[len(PREFIX) :].split("/") if p)
+        document: Any = None
+        if body:
+            try:
+                document = json.loads(body[:BODY_MAX])
+            except (ValueError, RecursionError):
+                return _problem(400, "Bad Request", "the body is not JSON")
+        if method == "GET" and query.get("view") == "neighbor" and parts == ("interface",):
+            return _json(200, neighbour_tables(self.switch, now))
+        if method == "GET":
+            return self._get(parts, query.get("rev", "applied"), now)
+        if method == "POST":
+            return self._post(parts, document, now)
+        if method in ("PATCH", "DELETE"):
+            if parts[:1] == ("revision",) and method == "PATCH":
+                return self._change_revision(parts[1:], document, now)
+            return self._change(parts, query.get("rev", ""), method, document)
+        return _problem(405, "Method Not Allowed", method)
+
+    def _authorized(self, header: str) -> bool:
+        wanted = f"{self.switch.username}:{self.switch.password}".encode()
+        if (header, wanted) == self._accepted:
+            return True
+        scheme, _, value = header.partition(" ")
+        try:
+            given = base64.b64decode(value, validate=True)
+        except ValueError:
+            given = b""
+        if scheme.lower() != "basic" or not hmac.compare_digest(given, wanted):
+            return False
+        self._accepted = (header, wanted)
+        return True
+
+    # --- reading
+
+    def _get(self, parts: tuple[str, ...], rev: str, now: float) -> Answer:
+        switch = self.switch
+        if parts[:1] == ("action",):
+            job = self._jobs.get(parts[1]) if len(parts) == 2 else self._jobs
+            return _json(200, job) if job is not None else _not_found(parts)
+        if parts[:1] == ("revision",):
+            if len(parts) == 1:
+                return _json(200, {r.id: _revision(r) for r in switch.revisions.values()})
+            revision = switch.revisions.get(parts[1])
+            return _json(200, _revision(revision)) if revision else _not_found(parts)
+        special = self.fabric.look(parts, now)
+        if special is not None:
+            return _json(200, special)
+        tree: Tree
+        if rev == "operational":
+            tree = switch.operational
+        elif rev in ("applied", "startup"):
+            tree = switch.applied if rev == "applied" else switch.startup
+        elif rev in switch.revisions:
+            tree = switch.tree_of(switch.revisions[rev])
+        else:
+            return _problem(404, "Not Found", f"revision {rev}")
+        found = _walk(tree, parts)
+        if found is None:
+            return _not_found(parts)
+        if rev == "operational" and parts[:1] == ("interface",):
+            found = self._with_link(found, parts, now)
+        return _json(200, found)
+
+    def _with_link(self, found: Any, parts: tuple[str, ...], now: float) -> Any:
+        """Operational interfaces show their VRF even if it is the default, and their link."""
+
+        def shown(name: str, entry: Tree) -> Tree:
+            up = self.switch.link_up(name, now)
+            ip = {"vrf": "default"} | entry.get("ip", {})
+            link = {"state": {"up" if up else "down": {}}, "mtu": 9216, "speed": "400G"}
+            return entry | {"ip": ip, "link": link | self.switch.planted.links.get(name, {})}
+
+        if len(parts) == 1:
+            return {name: shown(name, entry) for name, entry in found.items()}
+        if len(parts) == 2:
+            return shown(parts[1], found)
+        if parts[2:] == ("ip",):
+            return {"vrf": "default"} | found
+        return found
+
+    # --- changing
+
+    def _post(self, parts: tuple[str, ...], document: Any, now: float) -> Answer:
+        if parts == ("revision",):
+            revision = self.switch.new_revision()
+            return _json(201, {revision.id: _revision(revision)})
+        actions = [k for k in document if k.startswith("@")] if isinstance(document, dict) else []
+        if len(actions) != 1 or not isinstance(document[actions[0]], dict):
+            return _problem(400, "Bad Request", "exactly one @action is needed")
+        parameters = document[actions[0]].get("parameters")
+        job = self._start(
+            parts, actions[0], parameters if isinstance(parameters, dict) else {}, now
+        )
+        if job is None:
+            return _not_found((*parts, actions[0]))
+        # a bare job id, as text: not an object (facts: redfish 3.5)
+        return Answer(202, {"Content-Type": "application/json"}, job.encode())
+
+    def _change(self, parts: tuple[str, ...], rev: str, method: str, document: Any) -> Answer:
+        revision = self.switch.revisions.get(rev)
+        if revision is None:
+            return _problem(400, "Bad Request", f"rev={rev} is not a pending revision")
+        if revision.state != "pending":
+            return _problem(400, "Bad Request", f"revision {rev} is {revision.state}")
+        if method == "DELETE":
+            if _walk(self.switch.tree_of(revision), parts) is None:
+                return _not_found(parts)
+            if not parts:
+                for key in list(self.switch.applied):
+                    revision.changes.append(((key,), None))
+            else:
+                revision.changes.append((parts, None))
+            return Answer(204, {})
+        if not isinstance(document, dict):
+            return _problem(400, "Bad Request", "the body must be an object")
+        revision.changes.append((parts, document))  # since 5.10 the answer is the change
+        return _json(200, document)
+
+    def _change_revision(self, parts: tuple[str, ...], document: Any, now: float) -> Answer:
+        wanted = document.get("state") if isinstance(document, dict) else None
+        prompt = document.get("auto-prompt") if isinstance(document, dict) else None
+        agreed = isinstance(prompt, dict) and prompt.get("ays") == "ays_yes"
+        if parts == ("applied",) and wanted == "save":
+            self.switch.save(now)
+            return _json(200, {"state": "applied_and_saved", "transition": {"issue": {}}})
+        revision = self.switch.revisions.get(parts[0]) if len(parts) == 1 else None
+        if revision is None:
+            return _not_found(("revision", *parts))
+        if wanted != "apply":
+            return _problem(400, "Bad Request", f"state {wanted!r:.40} cannot be asked for")
+        if revision.state != "pending":
+            return _problem(400, "Bad Request", f"revision {revision.id} is {revision.state}")
+        if not agreed:
+            revision.state = "ays_fail"
+            revision.issue = {"0": {"code": "ays", "message": "are you sure? was not answered"}}
+        else:
+            self.switch.apply(revision, now)
+        return _json(200, _revision(revision))
+
+    # --- actions
+
+    def _start(self, parts: tuple[str, ...], action: str, given: Tree, now: float) -> str | None:
+        """Begin an action; its job id, or None if there is no such action here."""
+        switch, durations = self.switch, self.switch.durations
+        if (parts, action) == (("system", "image"), "@fetch"):
+            url = str(given.get("remote-url", ""))
+            return self._fetch(url, urlsplit(url).path.rsplit("/", 1)[-1], now)
+        if action == "@install" and parts[:2] == ("system", "image"):
+            name = parts[3] if parts[2:3] == ("files",) and len(parts) == 4 else ""
+            name = name or str(given.get("image-file", given.get("image", "")))
+            return self._job(now, durations.install_s, lambda at: switch.install_image(name, at))
+        if (parts, action) == (("system", "image"), "@boot-next"):
+            return self._job(now, 1.0, lambda _at: self._boot_next(given))
+        if action == "@reboot" and parts in (("system",), ("system", "reboot")):
+            # it says yes, and is gone a moment later
+            return self._job(now, 2.0, self._reboot)
+        return None
+
+    def _reboot(self, at: float) -> str:
+        self.fabric.lose(at)
+        self.switch.reboot(at)
+        return ""
+
+    def _boot_next(self, given: Tree) -> str:
+        switch = self.switch
+        wanted = next((str(v) for v in given.values() if isinstance(v, str | int)), "other")
+        other = 2 if switch.current == 1 else 1
+        chosen = {"other": other, "partition1": 1, "partition2": 2, "1": 1, "2": 2}.get(wanted)
+        if chosen is None or switch.partitions[chosen] is None:
+            return f"there is no image {wanted}"
+        switch.next = chosen
+        return ""
+
+    def _fetch(self, url: str, name: str, now: float) -> str:
+        got: list[bytes | None] = []
+        job = self._new_job()
+        boots = self.switch.boots
+
+        def finish(at: float) -> None:
+            if boots != self.switch.boots:
+                return
+            if not got:  # still on its way: look again a little later
+                self.switch.schedule.at(at + 5.0, finish)
+                return
+            self._end(job, self.switch.store_image(name, got[0], at))
+
+        self.switch.fetch(url, got.append)
+        self.switch.schedule.at(now + self.switch.lasting(self.switch.durations.fetch_s), finish)
+        return job
+
+    def _job(self, now: float, seconds: float, act: Callable[[float], str]) -> str:
+        """An action that acts when `seconds` have passed; `act` returns an error text, or ""."""
+        job = self._new_job()
+        boots = self.switch.boots
+
+        def finish(at: float) -> None:
+            if boots == self.switch.boots:
+                self._end(job, act(at))
+
+        self.switch.schedule.at(now + self.switch.lasting(seconds), finish)
+        return job
+
+    def _new_job(self) -> str:
+        job = str(len(self._jobs) + 1)
+        self._jobs[job] = {"state": "running", "status": "", "detail": "", "http_status": 200}
+        return job
+
+    def _end(self, job: str, error: str) -> None:
+        self._jobs[job] = {
+            "state": "action_error" if error else "action_success",
+            "status": error or "Action succeeded",
+            "detail": error,
+            "http_status": 500 if error else 200,
+        }
+
+
+def _revision(revision: Revision) -> Tree:
+    transition = {"issue": revision.issue, "progress": revision.progress}
+    return {"state": revision.state, "transition": transition}
+
+
+def _walk(tree: Any, parts: tuple[str, ...]) -> Any:
+    for part in parts:
+        if not isinstance(tree, dict) or part not in tree:
+            return None
+        tree = tree[part]
+    return tree
+
+
+def _json(status: int, document: Any) -> Answer:
+    return Answer(status, {"Content-Type": "application/json"}, json.dumps(document).encode())
+
+
+def _problem(status: int, title: str, detail: str) -> Answer:
+    document = {"title": title, "detail": detail, "status": status}
+    return Answer(
+        status, {"Content-Type": "application/problem+json"}, json.dumps(document).encode()
+    )
+
+
+def _not_found(parts: tuple[str, ...]) -> Answer:
+    return _problem(404, "Not Found", "/" + "/".join(parts))

@@ -1,0 +1,290 @@
+"""One simulated Cumulus switch as it truly is: configuration, forwarding state, images, power.
+
+The rule that a reader would otherwise break: `applied` is an intention. Only `operational`, which
+follows it after `settle_s`, says where a port really is, and only `startup` survives a reboot
+(facts: health 4.5, 5.3). No protocol in here.
+"""
+
+from __future__ import annotations
+
+import copy
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+
+from provisioner.sim.hardware.clock import Schedule
+from provisioner.sim.hardware.parts import Event
+from provisioner.sim.switches.switch_config import (
+    Revision,
+    Tree,
+    image_version,
+    merge_at,
+    problems,
+)
+from provisioner.sim.switches.switch_faults import Planted
+
+Fetch = Callable[[str, Callable[[bytes | None], None]], None]  # URL, then the body or None
+
+
+@dataclass(frozen=True)
+class SwitchDurations:
+    """How long things take on a switch, in seconds; each gets 5 percent of seeded jitter."""
+
+    verify_s: float = 1.5  # from "apply" to verified
+    apply_s: float = 2.5  # from verified to applied
+    settle_s: float = 1.5  # from applied to operational
+    fetch_s: float = 60.0
+    install_s: float = 240.0
+    reboot_s: float = 300.0  # nothing answers meanwhile
+
+    def scaled(self, factor: float) -> SwitchDurations:
+        """All durations times `factor`."""
+        return replace(self, **{f.name: getattr(self, f.name) * factor for f in fields(self)})
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """What LLDP sees at the other end of a cable."""
+
+    system: str
+    port: str  # "rail3"
+    mac: str
+    up: Callable[[], bool] = lambda: True
+
+
+class Switch:
+    """A leaf or spine. Every method that acts takes the time it happens at."""
+
+    def __init__(
+        self,
+        name: str,
+        schedule: Schedule,
+        *,
+        seed: str,
+        version: str,
+        durations: SwitchDurations | None = None,
+        username: str = "cumulus",
+        password: str = "cumulus",  # noqa: S107 (the factory's, publicly documented)
+    ) -> None:
+        self.name, self.schedule = name, schedule
+        self.durations = durations or SwitchDurations()
+        self.rng = random.Random(seed)
+        self.serial = f"MT{self.rng.randrange(2300, 2500)}X{self.rng.randrange(10**5):05d}"
+        self.mac = "9c:05:91:" + ":".join(f"{self.rng.randrange(256):02x}" for _ in range(3))
+        self.username, self.password = username, password
+        self.password_expired = False  # the factory password: everything is answered with 403
+        self.applied: Tree = {
+            "system": {"hostname": name},
+            "interface": {
+                "eth0": {"type": "eth", "ip": {"vrf": "mgmt"}},
+                "lo": {"type": "loopback"},
+            },
+            "vrf": {"default": {}, "mgmt": {}},
+            "evpn": {"enable": "on"},
+            "nve": {"vxlan": {"enable": "on"}},
+        }
+        self.startup: Tree = copy.deepcopy(self.applied)
+        self.operational: Tree = copy.deepcopy(self.applied)
+        self.revisions: dict[str, Revision] = {}
+        self.neighbours: dict[str, Neighbour] = {}
+        self.partitions: dict[int, str | None] = {1: version, 2: None}
+        self.current = self.next = 1
+        self.files: dict[str, bytes] = {}
+        self.down_until = 0.0
+        self.boots = 0
+        self.log: list[Event] = []
+        self.faults: set[str] = set()
+        self.leaks: dict[str, str] = {}  # prefix -> VRF that it leaks into
+        self.planted = Planted()
+        self.overlay: tuple[Switch, ...] = ()  # other leaves that tell it their routes
+        self.servers: dict[str, str] = {}  # address of something else -> VRF that it is in
+        self.fetch: Fetch = lambda _url, done: done(None)
+        self._applying: list[Revision] = []
+        self._numbered = 0
+
+    # --- words for everybody
+
+    @property
+    def version(self) -> str:
+        """The image that runs now."""
+        return self.partitions[self.current] or ""
+
+    def up(self, now: float) -> bool:
+        """Whether it forwards and answers."""
+        return now >= self.down_until
+
+    def link_up(self, interface: str, now: float) -> bool:
+        """Whether there is carrier on a port: this switch and what is cabled to it are up."""
+        neighbour = self.neighbours.get(interface)
+        if self.planted.links and self.planted.links.get(interface, {}).get("down"):
+            return False
+        return self.up(now) and (neighbour is None or neighbour.up())
+
+    def lasting(self, seconds: float) -> float:
+        """A duration with its jitter, in seconds."""
+        return seconds * self.rng.uniform(0.95, 1.05)
+
+    def note(self, now: float, kind: str, subject: str, detail: str = "") -> None:
+        """Write a line of ground truth."""
+        self.log.append(Event(now, kind, subject, detail))
+
+    def add_port(
+        self, interface: str, address: str = "", neighbour: Neighbour | None = None
+    ) -> None:
+        """A front-panel port that is there from the start, in the default VRF."""
+        for tree in (self.applied, self.startup, self.operational):
+            entry: Tree = {"type": "swp"}
+            if address:
+                entry["ip"] = {"address": {address: {}}}
+            tree["interface"][interface] = entry
+        if neighbour is not None:
+            self.neighbours[interface] = neighbour
+
+    def add_vrf(self, name: str, asn: int) -> None:
+        """A VRF with its BGP, configured in advance as the reference design asks."""
+        for tree in (self.applied, self.startup, self.operational):
+            tree["vrf"][name] = {"router": {"bgp": {"enable": "on", "autonomous-system": asn}}}
+
+    def vrf_of(self, interface: str) -> str:
+        """The VRF that this port is truly in now; "default" if it is in none of its own."""
+        entry = self.operational["interface"].get(interface, {})
+        return str(entry.get("ip", {}).get("vrf") or "default")
+
+    # --- configuration
+
+    def new_revision(self) -> Revision:
+        """An empty change set."""
+        self._numbered += 1
+        revision = Revision(id=str(self._numbered))
+        self.revisions[revision.id] = revision
+        while len(self.revisions) > 100:  # as many as a long demo needs; the oldest goes
+            del self.revisions[next(iter(self.revisions))]
+        return revision
+
+    def tree_of(self, revision: Revision) -> Tree:
+        """What the configuration would be with this revision."""
+        tree = copy.deepcopy(self.applied)
+        for path, value in revision.changes:
+            merge_at(tree, path, copy.deepcopy(value))
+        return tree
+
+    def apply(self, revision: Revision, now: float) -> None:
+        """Begin to apply; one after the other, in the order they were asked for."""
+        revision.state, revision.progress = "verifying", "Verifying config"
+        self._applying.append(revision)
+        if len(self._applying) == 1:
+            self._verify_next(now)
+
+    def _verify_next(self, now: float) -> None:
+        boots = self.boots
+
+        def verified(at: float) -> None:
+            if boots != self.boots:
+                return
+            revision = self._applying[0]
+            problem = problems(self.tree_of(revision), self.applied)
+            if problem or "apply_fails" in self.faults:
+                detail = problem or "switchd did not accept the configuration"
+                revision.state, revision.progress = "invalid", "Invalid config"
+                revision.issue = {"0": {"code": "config_invalid", "message": detail}}
+                self.note(at, "config_invalid", self.name, detail)
+                self._next_in_line(at)
+                return
+            revision.state, revision.progress = "reloading", "Applying config"
+            if "apply_hangs" not in self.faults:
+                self.schedule.at(at + self.lasting(self.durations.apply_s), applied)
+
+        def applied(at: float) -> None:
+            if boots != self.boots:
+                return
+            revision = self._applying[0]
+            self.applied = self.tree_of(revision)
+            self._take_password()
+            saving = self.applied["system"].get("config", {}).get("auto-save", {})
+            revision.state, revision.progress = "applied", ""
+            if saving.get("enable") == "on":
+                revision.state = "applied_and_saved"
+                self.startup = copy.deepcopy(self.applied)
+            self.note(at, "config_applied", self.name, f"revision {revision.id}")
+            target = copy.deepcopy(self.applied)
+            self.schedule.at(
+                at + self.lasting(self.durations.settle_s), lambda t: settle(target, t)
+            )
+            self._next_in_line(at)
+
+        def settle(target: Tree, at: float) -> None:
+            if boots == self.boots and "moves_ignored" not in self.faults:
+                self._become(target, at)
+
+        self.schedule.at(now + self.lasting(self.durations.verify_s), verified)
+
+    def _take_password(self) -> None:
+        """A new password of the API's user is in force at once; it is kept hashed, never shown."""
+        users = self.applied["system"].get("aaa", {}).get("user", {})
+        user = users.get(self.username) if isinstance(users, dict) else None
+        if isinstance(user, dict) and isinstance(user.get("password"), str):
+            self.password = user.pop("password")
+            user["hashed-password"] = "*"
+
+    def _next_in_line(self, now: float) -> None:
+        self._applying.pop(0)
+        if self._applying:
+            self._verify_next(now)
+
+    def _become(self, target: Tree, now: float) -> None:
+        """Forwarding follows the configuration; every port that changes its VRF is noted."""
+        before = {name: self.vrf_of(name) for name in self.operational["interface"]}
+        self.operational = target
+        for name in target["interface"]:
+            if before.get(name, "default") != self.vrf_of(name):
+                detail = f"{before.get(name, 'default')} -> {self.vrf_of(name)}"
+                self.note(now, "vrf", f"{self.name}/{name}", detail)
+
+    def save(self, now: float) -> None:
+        """Make what is applied survive a reboot."""
+        if "save_lost" not in self.faults:
+            self.startup = copy.deepcopy(self.applied)
+        self.note(now, "config_saved", self.name)
+
+    # --- images
+
+    def store_image(self, file_name: str, body: bytes | None, now: float) -> str:
+        """Keep a fetched file; an error text, or ""."""
+        if body is None or "image_fetch_fails" in self.faults:
+            return f"could not fetch {file_name}"
+        self.files[file_name] = body
+        self.note(now, "image_fetched", self.name, file_name)
+        return ""
+
+    def install_image(self, file_name: str, now: float) -> str:
+        """Write a fetched image into the partition that does not run; an error text, or ""."""
+        version = image_version(self.files.get(file_name, b""))
+        if version is None:
+            return f"{file_name} is not a Cumulus Linux image"
+        if "image_install_fails" in self.faults:
+            return "not enough space on the other partition"
+        other = 2 if self.current == 1 else 1
+        self.partitions[other] = version
+        self.note(now, "push", f"{self.name}/switch.os", version)
+        return ""
+
+    def reboot(self, now: float) -> None:
+        """Boot the chosen partition with the startup configuration; unsaved changes are lost."""
+        self.boots += 1
+        self.down_until = now + self.lasting(self.durations.reboot_s)
+        self.note(now, "reset", self.name, "reboot")
+        for revision in self._applying:
+            revision.state = "aborted"
+        self._applying.clear()
+        self.applied = copy.deepcopy(self.startup)
+        if self.partitions[self.next] and "boot_falls_back" not in self.faults:
+            self.current = self.next
+        self.next = self.current
+        boots, target = self.boots, copy.deepcopy(self.startup)
+
+        def back(at: float) -> None:
+            if boots == self.boots:
+                self._become(target, at)
+                self.note(at, "boot", self.name, self.version)
+
+        self.schedule.at(self.down_until, back)

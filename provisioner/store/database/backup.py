@@ -1,0 +1,327 @@
+"""Backups: one archive of a site's database and of the files that its daemons learned, checked.
+
+The archive is a tar file whose first member, the manifest, has the digest of each other member and
+the head of the journal. The master key is never in it: who has both has every BMC password.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import sqlite3
+import tarfile
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO
+
+from alembic.migration import MigrationContext
+from pydantic import ValidationError
+from sqlalchemy import Connection, Engine, create_engine, inspect, text
+from sqlalchemy.engine import URL
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.pool import NullPool
+
+from provisioner.model.base import Record
+from provisioner.model.input_error import InputError
+from provisioner.store.database.copying import copy_file, dump_server, load_dump
+from provisioner.store.database.data_directory import (
+    prepare_directory,
+    sync_directory,
+    write_private,
+)
+from provisioner.store.database.high_water import RESTORED_FILE
+from provisioner.store.database.migrating import revisions
+from provisioner.store.database.postgres import (
+    CONNECT,
+    extra_missing,
+    is_postgres,
+    postgres_url,
+    shown,
+)
+from provisioner.store.rows import journal
+from provisioner.store.rows.journal import GENESIS, ChainCheck
+
+MANIFEST = "manifest.json"
+FILE_MEMBER = "provisioner.db"
+DUMP_MEMBER = "provisioner.dump"
+# What daemons learned or made, and cannot make again without a person's help.
+LEARNT = ("agent-ca.key", "agent-ca.pem", "known_hosts", "switch_keys")
+MANIFEST_SIZE_MAX = 65_536
+CHUNK = 1 << 20
+
+
+class FileDigest(Record):
+    """One member of a backup."""
+
+    sha256: str
+    size: int
+
+
+class Manifest(Record):
+    """A backup's own description. `journal_problem` is empty where the journal's chain holds."""
+
+    format: int = 1
+    program: str
+    revision: str
+    made_at: float
+    journal_rows: int
+    journal_head: str
+    journal_problem: str = ""
+    files: Mapping[str, FileDigest]
+
+    @property
+    def of_server(self) -> bool:
+        """Whether the database is one of PostgreSQL."""
+        return DUMP_MEMBER in self.files
+
+
+def make_backup(directory: Path, database: str, output: Path, now: float, program: str) -> Manifest:
+    """Write a backup to a new file, while daemons run, and read it back. Raises `InputError`.
+
+    A database of an older schema is backed up as it is.
+    """
+    if output.exists():
+        raise InputError(str(output), "", "it exists already", "Name a new file.")
+    prepare_directory(output.absolute().parent)
+    with _scratch(output.absolute().parent) as scratch:
+        revision, chain = _copy_database(database, scratch)
+        for name in LEARNT:
+            if (directory / name).is_file():
+                write_private(scratch / name, (directory / name).read_bytes())
+        manifest = Manifest(
+            program=program,
+            revision=revision,
+            made_at=now,
+            journal_rows=chain.rows,
+            journal_head=chain.head,
+            journal_problem=chain.problem,
+            files={p.name: _digest(p) for p in sorted(scratch.iterdir())},
+        )
+        write_private(scratch / MANIFEST, manifest.model_dump_json(indent=2).encode())
+        whole = scratch / "archive"
+        write_private(whole, b"")
+        with tarfile.open(whole, "w", format=tarfile.PAX_FORMAT) as archive:
+            for name in (MANIFEST, *manifest.files):
+                archive.add(scratch / name, name)
+        whole.rename(output)
+        sync_directory(output.absolute().parent)
+    return check_backup(output)
+
+
+def check_backup(file: Path) -> Manifest:
+    """The manifest of a backup whose members are whole. Raises `InputError` for any other file."""
+    with _opened(file) as (archive, manifest):
+        for name, expected in manifest.files.items():
+            _compare(file, name, expected, _digest_stream(_member(file, archive, name)))
+    return manifest
+
+
+def restore_backup(file: Path, directory: Path, database: str) -> Manifest:
+    """Put a backup into a data directory, and into `database`, which must not exist or be empty.
+
+    The caller holds the directory's lock. The restored database is read whole, and its journal is
+    followed to the head that the manifest names. The schema stays that of the backup. Files of the
+    directory that are there already are kept. Raises `InputError`; nothing is half restored then.
+    """
+    manifest = check_backup(file)
+    if manifest.revision not in revisions():
+        raise InputError(
+            str(file), f"schema {manifest.revision}",
+            f"was made by a newer version than this one (schema {revisions()[-1]})",
+            f"Restore it with version {manifest.program} or newer.",
+        )  # fmt: skip
+    if manifest.of_server != is_postgres(database):
+        kind = "a PostgreSQL database" if manifest.of_server else "an SQLite file"
+        remedy = "Give --database, or leave it out: one kind is not converted into the other."
+        raise InputError(str(file), "", f"it is a backup of {kind}", remedy)
+    with _scratch(directory) as scratch:
+        with _opened(file) as (archive, _):
+            for name in manifest.files:
+                _extract(_member(file, archive, name), scratch / name)
+        for name, expected in manifest.files.items():
+            _compare(file, name, expected, _digest(scratch / name))
+        # Before the database is there: no daemon may ever find the one without the other.
+        (directory / RESTORED_FILE).unlink(missing_ok=True)
+        write_private(directory / RESTORED_FILE, _told(manifest).encode())
+        try:
+            if manifest.of_server:
+                _restore_server(manifest, file, scratch / DUMP_MEMBER, database)
+            else:
+                _restore_file(manifest, file, scratch / FILE_MEMBER, Path(database))
+        except InputError:
+            (directory / RESTORED_FILE).unlink()
+            raise
+        for name in LEARNT:
+            if (scratch / name).exists() and not (directory / name).exists():
+                (scratch / name).rename(directory / name)
+    sync_directory(directory)
+    return manifest
+
+
+def _told(manifest: Manifest) -> str:
+    """Why the next daemon only looks; it is found beside the database."""
+    made = datetime.fromtimestamp(manifest.made_at, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    return f"the backup of {made} was restored (journal row {manifest.journal_rows})"
+
+
+def _restore_file(manifest: Manifest, source: Path, copy: Path, target: Path) -> None:
+    if target.exists():
+        remedy = "Move it away first: it may be the only record of what happened since the backup."
+        raise InputError(str(target), "", "there is a database here already", remedy)
+    engine = _reading(copy)
+    try:
+        with engine.connect() as connection:
+            answer = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar_one()
+            if answer != "ok":
+                raise _wrong(source, f"its database is damaged: {answer}")
+            _compare_contents(manifest, source, *_read_state(connection))
+    except DBAPIError as error:
+        raise _wrong(source, f"its database cannot be read: {error.orig}") from None
+    finally:
+        engine.dispose()
+    copy.rename(target)
+
+
+def _restore_server(manifest: Manifest, source: Path, dump: Path, database: str) -> None:
+    engine, url = _server(database)
+    try:
+        with engine.connect() as connection:
+            if inspect(connection).get_table_names():
+                remedy = "Name a new database: createdb --template=template0 --locale=C NAME"
+                raise InputError(shown(url), "", "the database is not empty", remedy)
+        load_dump(dump, database)
+        with engine.connect() as connection:
+            _compare_contents(manifest, source, *_read_state(connection))
+    except DBAPIError as error:
+        raise InputError(
+            shown(url), "", f"the database cannot be used: {' '.join(str(error.orig).split())}",
+            "Check that it runs, its address, and the user's rights.",
+        ) from None  # fmt: skip
+    finally:
+        engine.dispose()
+
+
+def _copy_database(database: str, scratch: Path) -> tuple[str, ChainCheck]:
+    """Copy one state of the database into `scratch`; its schema, and its journal's head."""
+    if not is_postgres(database):
+        if not Path(database).is_file():
+            raise InputError(database, "", "there is no database here", "Check --data.")
+        copy_file(Path(database), scratch / FILE_MEMBER)
+        engine = _reading(scratch / FILE_MEMBER)
+        try:
+            with engine.connect() as connection:
+                return _read_state(connection)
+        except DBAPIError as error:
+            raise _wrong(Path(database), f"it cannot be read: {error.orig}") from None
+        finally:
+            engine.dispose()
+    engine, url = _server(database)
+    try:
+        with engine.connect().execution_options(isolation_level="REPEATABLE READ") as connection:
+            # Our reading and pg_dump's are of one snapshot, so that both see the same journal.
+            snapshot = connection.execute(text("SELECT pg_export_snapshot()")).scalar_one()
+            dump_server(database, scratch / DUMP_MEMBER, str(snapshot))
+            return _read_state(connection)
+    except DBAPIError as error:
+        problem = f"the database cannot be used: {' '.join(str(error.orig).split())}"
+        raise InputError(shown(url), "", problem, "Check its address and rights.") from None
+    finally:
+        engine.dispose()
+
+
+def _server(database: str) -> tuple[Engine, URL]:
+    url = postgres_url(database)
+    try:
+        return create_engine(url, poolclass=NullPool, connect_args=CONNECT), url
+    except ModuleNotFoundError as missing:
+        raise extra_missing(shown(url), str(missing.name)) from None
+
+
+def _reading(file: Path) -> Engine:
+    return create_engine("sqlite://", poolclass=NullPool, creator=lambda: sqlite3.connect(file))
+
+
+def _read_state(connection: Connection) -> tuple[str, ChainCheck]:
+    revision = MigrationContext.configure(connection).get_current_revision() or ""
+    chain, more = ChainCheck(0, GENESIS), True
+    while more:  # ends with the table: each page begins after the last
+        chain, more = journal.check_page(connection, chain)
+    return revision, chain
+
+
+def _compare_contents(manifest: Manifest, source: Path, revision: str, chain: ChainCheck) -> None:
+    expected = (manifest.revision, manifest.journal_rows, manifest.journal_head)
+    actual = (revision, chain.rows, chain.head)
+    if actual != expected:
+        raise _wrong(source, f"its journal ends at {actual[1:]}, its manifest says {expected[1:]}")
+
+
+@contextmanager
+def _opened(file: Path) -> Iterator[tuple[tarfile.TarFile, Manifest]]:
+    try:
+        with tarfile.open(file, "r:") as archive:
+            first = archive.next()
+            if first is None or first.name != MANIFEST or not 0 < first.size <= MANIFEST_SIZE_MAX:
+                raise _wrong(file, "it does not begin with a manifest")
+            content = archive.extractfile(first)
+            assert content is not None, "a regular file"
+            manifest = Manifest.model_validate_json(content.read(MANIFEST_SIZE_MAX))
+            unknown = set(manifest.files) - {FILE_MEMBER, DUMP_MEMBER, *LEARNT}
+            if unknown or manifest.format != 1:
+                raise _wrong(file, f"it has unknown parts: {sorted(unknown) or manifest.format}")
+            if (FILE_MEMBER in manifest.files) == (DUMP_MEMBER in manifest.files):
+                raise _wrong(file, "it has not exactly one database")
+            yield archive, manifest
+    except (OSError, tarfile.TarError, ValidationError) as error:
+        raise _wrong(file, " ".join(str(error).split())[:200]) from None
+
+
+def _member(file: Path, archive: tarfile.TarFile, name: str) -> IO[bytes]:
+    try:
+        member = archive.getmember(name)
+    except KeyError:
+        raise _wrong(file, f"{name} is missing") from None
+    content = archive.extractfile(member) if member.isreg() else None
+    if content is None:
+        raise _wrong(file, f"{name} is not a regular file")
+    return content
+
+
+def _extract(content: IO[bytes], target: Path) -> None:
+    write_private(target, b"")
+    with target.open("wb") as file:
+        shutil.copyfileobj(content, file, CHUNK)
+
+
+def _digest(file: Path) -> FileDigest:
+    with file.open("rb") as content:
+        return _digest_stream(content)
+
+
+def _digest_stream(content: IO[bytes]) -> FileDigest:
+    digest, size = hashlib.sha256(), 0
+    while chunk := content.read(CHUNK):
+        digest.update(chunk)
+        size += len(chunk)
+    return FileDigest(sha256=digest.hexdigest(), size=size)
+
+
+def _compare(file: Path, name: str, expected: FileDigest, actual: FileDigest) -> None:
+    if actual != expected:
+        raise _wrong(file, f"{name} is not as it was written")
+
+
+@contextmanager
+def _scratch(directory: Path) -> Iterator[Path]:
+    path = Path(tempfile.mkdtemp(prefix=".backup-", dir=directory))  # mkdtemp makes it 0700
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _wrong(file: Path, problem: str) -> InputError:
+    return InputError(str(file), "", f"this backup cannot be used: {problem}", "Use another one.")

@@ -1,0 +1,169 @@
+"""Opens the database file: private, in WAL mode, whole, and of a version that we know.
+
+Every statement above this module is SQLAlchemy Core that PostgreSQL takes too; what is SQLite's
+own (pragmas, BEGIN, the file) is here and nowhere else, as PostgreSQL's is in `postgres.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.pool import NullPool, StaticPool
+
+from provisioner.model.input_error import InputError
+from provisioner.store.database.data_directory import (
+    check_private,
+    prepare_directory,
+    write_private,
+)
+from provisioner.store.database.migrating import Copier, migrate, prepare_schema
+
+MEMORY = ":memory:"
+
+# A backup or a person's sqlite3 shell may hold the file for a moment; longer is a mistake.
+BUSY_TIMEOUT_MS = 5000
+
+
+def open_database(path: str | Path, copy_first: Copier | None = None) -> Engine:
+    """An engine on a checked database of this version's schema; made if there is none.
+
+    Raises `InputError` if the file cannot be used: no permission, open to others, not a database,
+    damaged, not ours, written by a newer version, or by an older one where `copy_first` is None.
+    """
+    if str(path) == MEMORY:
+        engine = _engine("sqlite://", StaticPool)
+        with engine.connect() as connection:
+            _migrated().backup(_bare(connection))
+        return engine
+    file = Path(path)
+    _prepare_file(file)
+    engine = _engine(f"sqlite:///{file}", NullPool)
+    try:
+        _check_whole(engine, file)
+        prepare_schema(engine, str(file), copy_first)
+    except DBAPIError as error:
+        engine.dispose()
+        if "locked" in str(error.orig) or "busy" in str(error.orig):
+            remedy = f"Wait until it is done (`fuser -v {file}` names it), then try again."
+            problem = "another process is writing to the database; nothing is wrong with it"
+            raise InputError(str(file), "", problem, remedy) from None
+        raise _unusable(file, str(error.orig)) from None
+    except BaseException:
+        engine.dispose()
+        raise
+    return engine
+
+
+@cache
+def _migrated() -> sqlite3.Connection:
+    """An empty database of the newest schema, to copy: migrating costs a quarter of a second."""
+    engine = _engine("sqlite://", StaticPool)
+    migrate(engine, MEMORY)
+    return _bare(engine.connect())
+
+
+def _bare(connection: Connection) -> sqlite3.Connection:
+    bare = connection.connection.driver_connection
+    assert isinstance(bare, sqlite3.Connection)
+    return bare
+
+
+def directory_of(engine: Engine) -> Path | None:
+    """Where the database's file is; None for one in memory, or on a server."""
+    file = file_of(engine)
+    return None if file is None else file.parent
+
+
+def file_of(engine: Engine) -> Path | None:
+    """The database's file; None for one in memory, or on a server."""
+    file = engine.url.database if engine.dialect.name == "sqlite" else None
+    return Path(file) if file else None
+
+
+def write_connection(engine: Engine) -> Callable[[], Connection]:
+    """Makes the one connection that writes: it takes the write lock at BEGIN, not halfway."""
+    return lambda: engine.connect().execution_options(provisioner_begin="BEGIN IMMEDIATE")
+
+
+def read_connection(engine: Engine) -> Callable[[], Connection]:
+    """Makes a connection that reads a snapshot and waits for no writer (WAL)."""
+    return lambda: engine.connect().execution_options(provisioner_begin="BEGIN")
+
+
+def _engine(url: str, pool: type[NullPool] | type[StaticPool]) -> Engine:
+    # A connection is made in one thread and used in another, but never in two at a time: a lane.
+    engine = create_engine(url, poolclass=pool, connect_args={"check_same_thread": False})
+
+    @event.listens_for(engine, "connect")
+    def _prepare(connection: Any, _record: Any) -> None:
+        # The sqlite3 module begins and commits on its own terms unless told not to; savepoints
+        # need ours (SQLAlchemy, "SQLite: enabling non-legacy transactional modes").
+        connection.isolation_level = None
+        for pragma in (
+            "journal_mode = WAL",
+            "synchronous = FULL",  # a commit survives loss of power, not only of the process
+            "foreign_keys = ON",
+            f"busy_timeout = {BUSY_TIMEOUT_MS}",
+            "trusted_schema = OFF",  # a doctored file gets no functions to call
+        ):
+            connection.execute(f"PRAGMA {pragma}")
+
+    @event.listens_for(engine, "begin")
+    def _begin(connection: Connection) -> None:
+        options = connection.get_execution_options()
+        connection.exec_driver_sql(options.get("provisioner_begin", "BEGIN IMMEDIATE"))
+
+    return engine
+
+
+def _prepare_file(file: Path) -> None:
+    """Make the file with 0600 before SQLite would make it with the umask's mode.
+
+    SQLite gives the write-ahead log the mode of the database file.
+    """
+    prepare_directory(file.parent)
+    try:
+        if file.exists():
+            if not file.is_file():
+                raise _unusable(file, "it is not a file")
+            check_private(file)
+            _refuse_links(file)
+            if not os.access(file, os.R_OK | os.W_OK):
+                raise _unusable(file, "no permission to read and write it")
+        else:
+            write_private(file, b"")
+    except OSError as error:
+        raise _unusable(file, error.strerror or str(error)) from None
+
+
+def _refuse_links(file: Path) -> None:
+    """Refuse a file with several names: SQLite keeps the log of each beside it, and both would rot.
+
+    sqlite.org/howtocorrupt.html section 2.4.
+    """
+    names = file.stat().st_nlink
+    if names > 1:
+        remedy = f"Delete the other names, or make a copy (`find / -xdev -samefile {file}`)."
+        problem = f"it has {names} names (hard links), and SQLite keeps a log beside each of them"
+        raise InputError(str(file), "", problem, remedy)
+
+
+def _check_whole(engine: Engine, file: Path) -> None:
+    """Refuse a damaged file at the start rather than act on half a truth later."""
+    with engine.connect() as connection:
+        answer = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar_one()
+        connection.rollback()
+    if answer != "ok":
+        raise _unusable(file, f"it is damaged: {answer}")
+
+
+def _unusable(file: Path, problem: str) -> InputError:
+    remedy = "Check disk space, owner and mode; if it is damaged, restore it from a backup."
+    return InputError(str(file), "", f"the database cannot be used: {problem}", remedy)

@@ -1,0 +1,240 @@
+"""The high-water mark: what a data directory remembers of its database, to notice a restore.
+
+Each transaction that a daemon commits raises a count in its directory's row of the database, and
+the count is then written to a file of the directory, with the journal's head. After a restore, or
+a failover that lost writes, the database's count is behind the file's.
+
+The rule that a reader would otherwise break: the file is never ahead of what was committed, so
+that a crash between the two is no alarm. It is not synced: a loss of power can only set it back.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+from pydantic import ValidationError
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    bindparam,
+    false,
+    func,
+    insert,
+    literal_column,
+    select,
+    update,
+)
+
+from provisioner.model.input_error import InputError
+from provisioner.model.recovery import DatabaseLook, HighWater
+from provisioner.store.database.data_directory import write_private
+from provisioner.store.rows import journal as chain
+from provisioner.store.rows.journal import GENESIS
+from provisioner.store.schema.recovery_schema import marks, site_state
+from provisioner.store.schema.schema import journal
+
+log = logging.getLogger(__name__)
+
+MARK_FILE = "high-water"
+RESTORED_FILE = "restored"  # left by `provisioner restore` until the restore is settled
+SIZE = 1024  # of the file, always: less than a page, so that one write replaces it whole
+_LAST_SEQ = select(func.max(journal.c.seq)).scalar_subquery()
+_LAST_DIGEST = select(journal.c.digest).order_by(journal.c.seq.desc()).limit(1).scalar_subquery()
+_LOOK_ONLY = select(site_state.c.look_only).scalar_subquery()
+# As PostgreSQL takes them: a standby's disk, or more, was waited for.
+_SYNCHRONOUS: ColumnElement[bool] = literal_column(
+    "current_setting('synchronous_standby_names') <> '' "
+    "AND current_setting('synchronous_commit') IN ('on', 'remote_apply')"
+)
+RECENT_S = 86_400.0  # a daemon that wrote nothing for a day was taken out of service
+
+
+class MarkFile:
+    """The file of one data directory; its daemon holds the directory's lock."""
+
+    def __init__(self, directory: Path) -> None:
+        self.path = directory / MARK_FILE
+        self._descriptor: int | None = None
+
+    def read(self) -> HighWater | None:
+        """What was remembered; None if nothing was. Raises `InputError` for an unreadable file."""
+        try:
+            content = self.path.read_bytes()[:SIZE]
+        except FileNotFoundError:
+            return None
+        try:
+            return HighWater.model_validate(json.loads(content))
+        except (ValueError, ValidationError):
+            raise InputError(
+                str(self.path),
+                "",
+                "it remembers what this database was like, and cannot be read",
+                "Start with --restored: rows and ports are compared before anything is written.",
+            ) from None
+
+    def write(self, mark: HighWater) -> None:
+        """Replace what is remembered; the file is made if there is none."""
+        content = mark.model_dump_json().encode().ljust(SIZE)
+        assert len(content) == SIZE, "identities and digests have fixed lengths"
+        if self._descriptor is None:
+            if not self.path.exists():
+                write_private(self.path, content)
+            self._descriptor = os.open(self.path, os.O_WRONLY | os.O_NOFOLLOW)
+        os.pwrite(self._descriptor, content, 0)
+
+    def close(self) -> None:
+        """Close the file. A second call does nothing."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+class Marking:
+    """Counts this daemon's transactions, in the database and in the file. See `lanes.Counting`.
+
+    `stop` is called when the database says that nothing may be written to devices any more:
+    another daemon has noticed that writes were lost.
+    """
+
+    def __init__(
+        self, file: MarkFile, mark: HighWater, stop: Callable[[str], object] | None
+    ) -> None:
+        self._file, self._mark, self.stop = file, mark, stop
+        synchronous = _SYNCHRONOUS if mark.server else false()
+        self._raise = (
+            update(marks)
+            .where(marks.c.place == mark.place)
+            .values(count=marks.c.count + 1, seen_at=bindparam("now"))
+            .returning(marks.c.count, _LAST_SEQ, _LAST_DIGEST, _LOOK_ONLY, synchronous)
+        )
+
+    def count(self, connection: Connection) -> object:
+        """Raise the count, as the last statement of a transaction."""
+        return tuple(connection.execute(self._raise, {"now": time.time()}).one())
+
+    def keep(self, counted: object) -> None:
+        """Remember a count that was committed."""
+        assert isinstance(counted, tuple)
+        count, rows, head, look_only, synchronous = counted
+        changed = {
+            "count": count,
+            "journal_rows": rows or 0,
+            "journal_head": head or GENESIS,
+            "synchronous": bool(synchronous),
+        }
+        self._mark = self._mark.model_copy(update=changed)
+        try:
+            self._file.write(self._mark)
+        except OSError as error:  # what it remembers is older then: less is noticed, nothing wrong
+            log.error("%s cannot be written: %s", self._file.path, error)
+        if look_only and self.stop is not None:
+            self.stop(str(look_only))
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+def look(connection: Connection, place: str, kept: HighWater | None) -> DatabaseLook:
+    """What the database says of itself, beside what this directory remembers of it."""
+    state = connection.execute(select(site_state)).first()
+    server, timeline = identify_server(connection)
+    return DatabaseLook(
+        site=state.site if state else "",
+        recorded_server=state.server if state else "",
+        recorded_timeline=state.timeline if state else 0,
+        look_only=state.look_only if state else "",
+        server=server,
+        timeline=timeline,
+        count=connection.scalar(select(marks.c.count).where(marks.c.place == place)),
+        other_places=connection.scalar(
+            select(func.count()).select_from(marks).where(marks.c.place != place)
+        )
+        or 0,
+        unconfirmed=_unconfirmed(connection, place, timeline),
+        head="" if kept is None else chain.digest_at(connection, kept.journal_rows),
+        journal_rows=connection.scalar(select(_LAST_SEQ)) or 0,
+    )
+
+
+def _unconfirmed(connection: Connection, place: str, timeline: int) -> tuple[str, ...]:
+    newest = select(func.max(marks.c.seen_at)).scalar_subquery()
+    others = (
+        select(marks.c.place)
+        .where(marks.c.place != place, marks.c.timeline < timeline)
+        .where(marks.c.seen_at >= newest - RECENT_S)
+        .order_by(marks.c.place)
+    )
+    return tuple(connection.scalars(others))
+
+
+def confirm(connection: Connection, place: str) -> None:
+    """Say that this directory's daemon found all of its writes on the server as it is now."""
+    _, timeline = identify_server(connection)
+    connection.execute(update(marks).where(marks.c.place == place).values(timeline=timeline))
+
+
+def settle_mark(
+    connection: Connection,
+    place: str,
+    kept: HighWater | None,
+    look_only: str,
+    now: float,
+) -> HighWater:
+    """Write identity, server and this directory's row into the database; the mark to go on from.
+
+    `look_only`: why nothing may be written to devices, until the restore is settled.
+    """
+    server, timeline = identify_server(connection)
+    state = connection.execute(select(site_state)).first()
+    values = {"server": server, "timeline": timeline}
+    if state is None:
+        site = uuid.uuid4().hex
+        row = {"id": 1, "site": site, "look_only": look_only, "surveyed_at": 0.0, **values}
+        connection.execute(insert(site_state).values(**row))
+    else:
+        site = state.site
+        changed = {"look_only": look_only, "surveyed_at": 0.0} if look_only else {}
+        connection.execute(update(site_state).values(**values, **changed))
+    if look_only and (state is None or not state.look_only):
+        chain.append(connection, "look_only", "", {"why": look_only}, now)
+    count = connection.scalar(select(marks.c.count).where(marks.c.place == place))
+    last = max(count or 0, kept.count if kept is not None else 0) + 1
+    if count is None:
+        row = {"place": place, "count": last, "timeline": timeline, "seen_at": time.time()}
+        connection.execute(insert(marks).values(**row))
+    else:
+        row = {"count": last, "timeline": timeline, "seen_at": time.time()}
+        connection.execute(update(marks).where(marks.c.place == place).values(**row))
+    rows, head = connection.execute(select(_LAST_SEQ, _LAST_DIGEST)).one()
+    return HighWater(
+        site=site,
+        place=place,
+        count=last,
+        journal_rows=rows or 0,
+        journal_head=head or GENESIS,
+        server=server,
+        timeline=timeline,
+    )
+
+
+def identify_server(connection: Connection) -> tuple[str, int]:
+    """A PostgreSQL database's identity and timeline; ("", 0) for a file.
+
+    The system identifier is made by initdb and shared by standbys; a promotion begins a new
+    timeline. A dump that is restored elsewhere, or under another name, has another identity.
+    """
+    if connection.dialect.name != "postgresql":
+        return "", 0
+    row = connection.exec_driver_sql(
+        "SELECT s.system_identifier, d.oid, "
+        "('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::int "
+        "FROM pg_control_system() s, pg_database d WHERE d.datname = current_database()"
+    ).one()
+    return f"{row[0]}/{row[1]}", int(row[2])

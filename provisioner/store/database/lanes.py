@@ -1,0 +1,284 @@
+"""Where statements run: a lane is one connection, used by one thread at a time.
+
+`ThreadLane` keeps the event loop free and lets the writes of many coroutines share one commit:
+an fsync costs milliseconds, a row costs microseconds. `InlineLane` runs in the calling thread, for
+simulation under virtual time, where a wait for a thread would let the virtual clock jump.
+
+The rule that a reader would otherwise break: `work` may be run twice (a group that failed as a
+whole is run again one by one), so it touches nothing but its connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar, cast
+
+from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError, IntegrityError
+
+from provisioner.ports.errors import StoreFailed
+from provisioner.store.database import waits
+
+Result = TypeVar("Result")
+Work = Callable[[Connection], Result]
+
+# Chosen so that a group holds its transaction for some 50 ms at 200 µs a write: long enough to
+# make the fsync cheap, short enough that nobody waits noticeably for a neighbour's write.
+GROUP_MAX = 256
+
+
+class Counting(Protocol):
+    """Counts transactions, so that a database that lost some is noticed (`high_water.py`)."""
+
+    def count(self, connection: Connection) -> object:
+        """Run as the last statement of a transaction; the answer goes to `keep`."""
+        ...
+
+    def keep(self, counted: object) -> None:
+        """Run once the transaction is on disk."""
+        ...
+
+
+class Lane(Protocol):
+    """Runs work in a transaction that is on disk when `run` returns."""
+
+    transactions: int  # committed or rolled back, for measurement
+    jobs: int  # pieces of work done, for measurement
+    counting: Counting | None  # of the lane that writes, once a daemon serves
+
+    @property
+    def waiting(self) -> int:
+        """Pieces of work that wait for their turn, for measurement."""
+        ...
+
+    async def run(self, work: Work[Result]) -> Result: ...
+
+    async def close(self) -> None: ...
+
+
+@dataclass(slots=True)
+class _Job:
+    """One piece of work and where its answer goes."""
+
+    work: Work[Any]
+    loop: asyncio.AbstractEventLoop
+    answer: asyncio.Future[Any]
+    result: Any = None
+    error: BaseException | None = None
+
+    def tell(self) -> None:
+        """In the loop's thread. A cancelled caller hears nothing; its write may be on disk."""
+        if self.answer.done():
+            return
+        if self.error is not None:
+            self.answer.set_exception(self.error)
+        else:
+            self.answer.set_result(self.result)
+
+
+def run_alone(
+    connection: Connection, work: Work[Result], counting: Counting | None = None
+) -> Result:
+    """One piece of work in a transaction of its own.
+
+    Raises what the work raises; `StoreFailed` if the database fails; `AssertionError` if a row
+    breaks a constraint, which only a bug of ours can do.
+    """
+    try:
+        with connection.begin():
+            result = work(connection)
+            counted = None if counting is None else counting.count(connection)
+        if counting is not None:
+            counting.keep(counted)
+        return result
+    except IntegrityError as error:
+        raise AssertionError(f"a row breaks a constraint: {error.orig}") from error
+    except DBAPIError as error:
+        _end_transaction(connection)
+        raise StoreFailed(f"the database failed: {error.orig}") from error
+
+
+def _end_transaction(connection: Connection) -> None:
+    """After a COMMIT that failed, the driver may still be inside the transaction.
+
+    SQLAlchemy counts it as ended; without this the next BEGIN fails, and so on to the end of days.
+    """
+    try:
+        connection.rollback()
+        connection.connection.rollback()
+    except Exception as error:
+        connection.invalidate(error)  # the next use connects anew
+
+
+def run_group(
+    connection: Connection,
+    jobs: Sequence[_Job],
+    *,
+    reads: bool = False,
+    counting: Counting | None = None,
+) -> int:
+    """Many jobs in one transaction, a savepoint each; the number of transactions it took.
+
+    `reads`: they change nothing, so that there is nothing to save and to go back to.
+
+    One job's StaleWrite or Fenced leaves the others alone. If the database itself fails (disk
+    full, I/O error at commit), nothing of the group is kept and each job is tried by itself, so
+    that only those that cannot be written fail.
+    """
+    if len(jobs) > 1:
+        try:
+            with connection.begin():
+                for job in jobs:
+                    _try(connection, job, reads=reads)
+                counted = None if counting is None else counting.count(connection)
+            if counting is not None:
+                counting.keep(counted)
+            return 1
+        except DBAPIError as error:
+            if error.connection_invalidated:
+                # the server is gone, and may have kept the group: to try again could write twice
+                return _fail_all(jobs, error)
+            _end_transaction(connection)
+    for job in jobs:
+        job.result = job.error = None
+        try:
+            job.result = run_alone(connection, job.work, counting)
+        except BaseException as error:
+            job.error = error
+    return len(jobs) + (len(jobs) > 1)
+
+
+def _fail_all(jobs: Sequence[_Job], error: DBAPIError) -> int:
+    for job in jobs:
+        job.error = StoreFailed(f"the database failed: {error.orig}")
+        job.error.__cause__ = error
+    return 1
+
+
+def _try(connection: Connection, job: _Job, *, reads: bool) -> None:
+    try:
+        with contextlib.nullcontext() if reads else connection.begin_nested():
+            job.result = job.work(connection)
+    except IntegrityError as error:
+        job.error = AssertionError(f"a row breaks a constraint: {error.orig}")
+        job.error.__cause__ = error
+    except DBAPIError:
+        raise  # the transaction as a whole cannot be trusted any more
+    except Exception as error:
+        job.error = error
+
+
+class ThreadLane:
+    """One thread, one connection; what is waiting when a commit ends shares the next one."""
+
+    def __init__(
+        self, connect: Callable[[], Connection], name: str, *, reads: bool = False
+    ) -> None:
+        self._reads, self._name = reads, name
+        self.counting: Counting | None = None
+        self.transactions = 0
+        self.jobs = 0
+        self._connect = connect
+        self._closed = False
+        # Bounded by its users: a coroutine waits for its answer before it asks again.
+        self._queue: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        # A daemon thread: an interpreter that exits without `close` must not hang, and a
+        # transaction that was cut off is rolled back when the file is opened again.
+        self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
+        self._thread.start()
+
+    @property
+    def waiting(self) -> int:
+        return self._queue.qsize()
+
+    async def run(self, work: Work[Result]) -> Result:
+        if self._closed:
+            raise StoreFailed("the store is closed")
+        loop = asyncio.get_running_loop()
+        job = _Job(work, loop, loop.create_future())
+        self._queue.put(job)
+        return cast(Result, await job.answer)
+
+    async def close(self) -> None:
+        """Finish what is waiting, then end the thread. A second call does nothing."""
+        if self._closed:
+            return
+        self._closed = True
+        self._queue.put(None)
+        await asyncio.get_running_loop().run_in_executor(None, self._thread.join)
+
+    def _serve(self) -> None:
+        connection = self._connect()
+        try:
+            open_for_more = True
+            while open_for_more:
+                jobs, open_for_more = self._next_group()
+                if jobs:
+                    with waits.on(f"a transaction of the {self._name}"):
+                        self.transactions += run_group(
+                            connection, jobs, reads=self._reads, counting=self.counting
+                        )
+                    self.jobs += len(jobs)
+                    _tell_all(jobs)
+        finally:
+            connection.close()
+
+    def _next_group(self) -> tuple[list[_Job], bool]:
+        """Wait for a job, then take what else is waiting; False once `close` was called."""
+        first = self._queue.get()
+        if first is None:
+            return [], False
+        jobs = [first]
+        while len(jobs) < GROUP_MAX:
+            try:
+                job = self._queue.get_nowait()
+            except queue.Empty:
+                break
+            if job is None:
+                return jobs, False
+            jobs.append(job)
+        return jobs, True
+
+
+def _tell_all(jobs: Sequence[_Job]) -> None:
+    """Wake each event loop once for the whole group."""
+    by_loop: dict[asyncio.AbstractEventLoop, list[_Job]] = {}
+    for job in jobs:
+        by_loop.setdefault(job.loop, []).append(job)
+    for loop, answered in by_loop.items():
+        # the loop may be closed already: then nobody waits for the answer
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(_tell, answered)
+
+
+def _tell(jobs: Sequence[_Job]) -> None:
+    for job in jobs:
+        job.tell()
+
+
+class InlineLane:
+    """In the calling thread, one transaction for each piece of work; never yields to the loop."""
+
+    def __init__(self, connect: Callable[[], Connection]) -> None:
+        self.transactions = 0
+        self.jobs = 0
+        self.waiting = 0
+        self.counting: Counting | None = None
+        self._connection: Connection | None = connect()
+
+    async def run(self, work: Work[Result]) -> Result:
+        if self._connection is None:
+            raise StoreFailed("the store is closed")
+        self.transactions += 1
+        self.jobs += 1
+        return run_alone(self._connection, work, self.counting)
+
+    async def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None

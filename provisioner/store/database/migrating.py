@@ -1,0 +1,89 @@
+"""Makes the schema of a new database, and brings an older one up to date in one transaction.
+
+The rule that a reader would otherwise break: an older database is migrated only where the caller
+gives a way to copy it first. Commands that read give none, and are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from alembic import command
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, Engine, inspect
+
+from provisioner.model.input_error import InputError
+
+MIGRATIONS = Path(__file__).parents[1] / "migrations"
+
+# Makes a copy of the database, which is of the given revision, and returns where the copy is.
+Copier = Callable[[str], object]
+
+
+def prepare_schema(engine: Engine, source: str, copy_first: Copier | None) -> None:
+    """Leave the database with the schema of this version: made, already there, or migrated.
+
+    Raises `InputError` if the database is of something else or of a newer version, or if it is of
+    an older one and `copy_first` is None.
+    """
+    with engine.connect() as connection, connection.begin():
+        current = _check_revision(connection, source)
+    if current == revisions()[-1]:
+        return
+    if current is not None:
+        if copy_first is None:
+            raise InputError(
+                source,
+                f"schema {current}",
+                f"is older than the schema of this version ({revisions()[-1]})",
+                "Run `provisioner db upgrade`, or start the daemon: each copies it, then migrates.",
+            )
+        # Outside of the transaction: a large copy takes minutes, and a server ends idle ones.
+        copy_first(current)
+    migrate(engine, source)
+
+
+def migrate(engine: Engine, source: str, *, revision: str = "head") -> None:
+    """Run what is missing up to `revision`; a cut-off migration leaves the old schema.
+
+    Raises `InputError` if the database is somebody else's or of a version that we do not know.
+    """
+    with engine.connect() as connection, connection.begin():
+        wanted = revisions()[-1] if revision == "head" else revision
+        if _check_revision(connection, source) == wanted:
+            return
+        command.upgrade(_config(connection), revision)
+
+
+def revisions() -> tuple[str, ...]:
+    """Every revision, oldest first."""
+    script = ScriptDirectory(str(MIGRATIONS))
+    return tuple(reversed([step.revision for step in script.walk_revisions()]))
+
+
+def _check_revision(connection: Connection, source: str) -> str | None:
+    """The revision of a database that we know; None for an empty one."""
+    known = revisions()
+    current = MigrationContext.configure(connection).get_current_revision()
+    if current is None and inspect(connection).get_table_names():
+        raise InputError(
+            source, "", "is a database of something else", "Name a new file, or the right one."
+        )
+    if current is not None and current not in known:
+        raise InputError(
+            source,
+            f"schema {current}",
+            f"was written by a newer version than this one (schema {known[-1]})",
+            "Run the newer version, or restore the backup from before its start.",
+        )
+    return current
+
+
+def _config(connection: Connection) -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+    config.attributes["connection"] = connection
+    return config

@@ -1,0 +1,255 @@
+"""A daemon's seat among its peers on one PostgreSQL: a session that holds advisory locks.
+
+The server is the judge of who lives. A session that says nothing for `lease_s` is ended by the
+server itself (`idle_session_timeout`), with it go its locks, and whoever can take a daemon's lock
+knows that it is gone. The daemon counts the same time from before its last word was sent, so that
+it knows earlier than anybody else that it may have lost its seat, and acts no more.
+
+Two rules that a reader would otherwise break. The session is never pooled, never reopened, and goes
+through no proxy that shares sessions (PgBouncer in transaction mode): the locks are its own. And it
+never reads or writes a table: a person's lock on one would hold its next word back, and end every
+daemon at once. Tables are read by a second connection, the desk, which may wait.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import cast
+from zlib import crc32
+
+import psycopg
+from psycopg.rows import dict_row
+from sqlalchemy import make_url
+
+from provisioner.model.input_error import InputError
+from provisioner.model.operation import OperationStatus
+from provisioner.planning.watch import membership
+from provisioner.planning.watch.membership import Joined, WorksBy
+from provisioner.runtime.database_clock import Reading, since_boot, take_reading
+from provisioner.store.database import waits
+from provisioner.store.database.postgres import CONNECT, LOCK_SPACE, postgres_url
+
+# First numbers of advisory locks; `postgres.LOCK_SPACE` is that of single locks.
+SEATS = LOCK_SPACE + 1  # by number of the daemon
+TURNS = LOCK_SPACE + 2  # by CRC of a name: two that share one only wait for each other
+LEADER = 3
+
+Session = psycopg.Connection[dict[str, object]]
+
+SAFE_PART = 0.75  # of a lease: the rest is for clocks that drift and answers that are late
+JOINING = 5
+MEMBERS = (
+    "SELECT e.number, e.id, e.digests, e.change_until FROM executors e "
+    "JOIN pg_locks l ON l.locktype = 'advisory' AND l.granted "
+    "AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database()) "
+    "AND l.classid = %s::bigint::oid AND l.objid = e.number::bigint::oid "
+    "WHERE e.died_at = 0 ORDER BY e.number"
+)
+JOIN_REMEDY = (
+    "Give all daemons the same version, matrix, overlays and settings; or, while a change rolls "
+    "through, start the changed ones with `serve --change-until TIME`."
+)
+FORGET_S = 600.0  # a dead daemon is looked after so long: what it claimed as it died is found
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A daemon that has, or had, a seat."""
+
+    number: int
+    id: str
+
+
+class Seat:
+    """One daemon's seat. Every method blocks; any `psycopg.Error` means that the seat is lost.
+
+    `beat`, `try_turn`, `end_turn` wait for no table, and belong into one thread. The others use the
+    desk, may wait as long as a table is locked, and belong into another.
+    """
+
+    def __init__(
+        self,
+        database: str,
+        id_: str,
+        version: str,
+        lease_s: float,
+        wall: Callable[[], float] = time.time,
+        works: WorksBy | None = None,
+    ) -> None:
+        """`works`: what this daemon works by; None is accepted by peers that do not say either."""
+        self.id = id_
+        self._works = works or WorksBy()
+        self.number = 0
+        self.leads = False
+        self.lease_s = lease_s
+        self.sure_until = 0.0  # by `since_boot`
+        self.reading: Reading | None = None  # the database's clock, as it was read last
+        self._url = postgres_url(database)
+        self._version = version
+        self._wall = wall  # this machine's own clock
+        self._session: Session | None = None
+        self._desk: Session | None = None
+        self._turns: set[int] = set()
+
+    def take(self) -> None:
+        """Connect and sit down.
+
+        Raises `psycopg.Error` if that is not possible, `InputError` if living peers work by
+        something else and no change is declared.
+        """
+        before = since_boot()
+        self._session = self._connect("provisioner seat", int(self.lease_s * 1000))
+        self._desk = self._connect("provisioner desk", 0)
+        # nobody sees the row before its lock is taken
+        with waits.on("joining the other daemons"), self._desk.transaction():
+            # one joins after the other: two that differ must not overlook each other
+            self._read("SELECT pg_advisory_xact_lock(%s, %s)::text", (LOCK_SPACE, JOINING))
+            row = self._read(
+                "INSERT INTO executors "
+                "(id, host, version, started_at, died_at, digests, change_until) "
+                "VALUES (%s, %s, %s, extract(epoch FROM clock_timestamp()), 0, %s, %s) "
+                "RETURNING number",
+                (
+                    self.id,
+                    socket.gethostname(),
+                    self._version,
+                    json.dumps(dict(self._works.digests)),
+                    self._works.change_until,
+                ),
+            )[0]
+            self.number = int(str(row["number"]))
+            assert self._lock(SEATS, self.number), "a new number is nobody's"
+            peers = [m for m in self.members() if m.id != self.id]
+            if why := membership.refusal(self.joined, peers, self._time()):
+                raise InputError("daemons", "", why, JOIN_REMEDY)
+        self.reading = take_reading(self._time, wall=self._wall)
+        self.sure_until = before + self.lease_s * SAFE_PART
+
+    def beat(self) -> None:
+        """Say that we live, read the database's clock, and ask for the lead if nobody has it."""
+        before = since_boot()
+        if not self.leads:
+            self.leads = self._lock(LOCK_SPACE, LEADER)
+        self.reading = take_reading(self._time, wall=self._wall)
+        self.sure_until = before + self.lease_s * SAFE_PART
+
+    def try_turn(self, name: str) -> bool:
+        """Take the turn of one name among all daemons, if it is free. Ours never overlap."""
+        key = _signed(crc32(name.encode()))
+        if key in self._turns or not self._lock(TURNS, key):
+            return False
+        self._turns.add(key)
+        return True
+
+    def end_turn(self, name: str) -> None:
+        """Give a turn back."""
+        key = _signed(crc32(name.encode()))
+        self._turns.discard(key)
+        self._ask("SELECT pg_advisory_unlock(%s, %s)", (TURNS, key))
+
+    # --- at the desk
+
+    def dead(self) -> Sequence[Peer]:
+        """Daemons whose seat is empty; each is held empty until `let_go`."""
+        rows = self._read("SELECT number, id FROM executors WHERE number <> %s", (self.number,))
+        peers = [Peer(int(str(r["number"])), str(r["id"])) for r in rows]
+        return [p for p in peers if self._lock(SEATS, p.number)]
+
+    def let_go(self, peer: Peer) -> None:
+        """Its work was taken over. After a while it is forgotten."""
+        self._read(
+            "UPDATE executors SET died_at = extract(epoch FROM clock_timestamp()) "
+            "WHERE number = %s AND died_at = 0 RETURNING 1",
+            (peer.number,),
+        )
+        self._read(
+            "DELETE FROM executors WHERE number = %s AND died_at > 0 "
+            "AND died_at < extract(epoch FROM clock_timestamp()) - %s RETURNING 1",
+            (peer.number, FORGET_S),
+        )
+        self._ask("SELECT pg_advisory_unlock(%s, %s)", (SEATS, peer.number))
+
+    @property
+    def joined(self) -> Joined:
+        """This daemon as its peers see it."""
+        works = self._works
+        return Joined(
+            id=self.id,
+            number=self.number,
+            digests=works.digests,
+            change_until=works.change_until,
+        )
+
+    def members(self) -> Sequence[Joined]:
+        """Return the daemons that have a seat now, ours among them, and what each works by."""
+        return [_joined(row) for row in self._read(MEMBERS, (SEATS,))]
+
+    def active(self) -> int:
+        """How many operations are active in the whole site."""
+        [row] = self._read(
+            "SELECT count(*)::integer AS active FROM operations WHERE status = %s",
+            (str(OperationStatus.ACTIVE),),
+        )
+        return cast(int, row["active"])
+
+    def leave(self) -> None:
+        """Stand up: peers take over at once what is left."""
+        for session in (self._session, self._desk):
+            if session is not None:
+                session.close()
+
+    def _connect(self, name: str, idle_ms: int) -> Session:
+        url = make_url(self._url).set(drivername="postgresql")
+        # a server's own limits would end the seat where nothing but a wait is needed
+        options = f"-c idle_session_timeout={idle_ms} -c lock_timeout=0 -c statement_timeout=0"
+        return psycopg.connect(
+            url.render_as_string(hide_password=False),
+            autocommit=True,
+            row_factory=dict_row,
+            **{**CONNECT, "application_name": name, "options": options},
+        )
+
+    def _time(self) -> float:
+        [row] = self._ask("SELECT extract(epoch FROM clock_timestamp())::float8 AS now", ())
+        return cast(float, row["now"])
+
+    def _lock(self, space: int, number: int) -> bool:
+        rows = self._ask("SELECT pg_try_advisory_lock(%s, %s) AS taken", (space, number))
+        return bool(rows[0]["taken"])
+
+    def _ask(self, statement: str, values: tuple[object, ...]) -> list[dict[str, object]]:
+        """In the session that holds the locks: no table is named in the statement."""
+        assert self._session is not None, "not seated"
+        return self._session.execute(statement.encode(), values).fetchall()
+
+    def _read(self, statement: str, values: tuple[object, ...]) -> list[dict[str, object]]:
+        """At the desk: the statement may wait for a table."""
+        assert self._desk is not None, "not seated"
+        with waits.on("a look at the other daemons", limited=False):
+            return self._desk.execute(statement.encode(), values).fetchall()
+
+
+def read_members(database: str) -> Sequence[Joined]:
+    """Return the daemons that have a seat now, for who has none. Blocks; raises `psycopg.Error`."""
+    url = make_url(postgres_url(database)).set(drivername="postgresql")
+    text = url.render_as_string(hide_password=False)
+    with psycopg.connect(text, row_factory=dict_row, **CONNECT) as connection:
+        return [_joined(row) for row in connection.execute(MEMBERS, (SEATS,)).fetchall()]
+
+
+def _joined(row: Mapping[str, object]) -> Joined:
+    return Joined(
+        id=str(row["id"]),
+        number=int(str(row["number"])),
+        digests=json.loads(str(row["digests"])),
+        change_until=float(str(row["change_until"])),
+    )
+
+
+def _signed(number: int) -> int:
+    """32 bits as PostgreSQL's integer."""
+    return number - 2**32 if number >= 2**31 else number

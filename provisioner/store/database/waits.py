@@ -1,0 +1,115 @@
+"""Waits on the database: reported after some seconds, and ended after a limit.
+
+A commit waits without end for a synchronous standby that is gone, and nothing in the daemon would
+say so: its seat, which only takes locks, goes on. Whatever may wait for the database is registered
+here, in the thread in which it waits, and one thread looks how long.
+
+The registry is the process's own: there is one daemon in it, and one database.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import count
+
+from provisioner.runtime.database_clock import since_boot
+
+log = logging.getLogger(__name__)
+
+REPORT_S = 5.0  # a transaction takes milliseconds
+AGAIN_S = 30.0  # between two reports of one wait
+
+
+@dataclass(frozen=True)
+class Wait:
+    """One thing that waits for the database. `limited`: it ends the daemon if it takes too long."""
+
+    what: str
+    since_s: float  # of the boot clock
+    limited: bool
+
+
+_waits: dict[int, Wait] = {}  # changed by single operations only, which are atomic
+_numbers = count()
+
+
+@contextmanager
+def on(what: str, *, limited: bool = True) -> Iterator[None]:
+    """While inside, this thread waits for the database."""
+    number = next(_numbers)
+    _waits[number] = Wait(what, since_boot(), limited)
+    try:
+        yield
+    finally:
+        del _waits[number]
+
+
+def longest() -> tuple[str, float]:
+    """Return what has waited longest now, and for how many seconds; ("", 0.0) if nothing waits."""
+    waits = list(_waits.values())
+    if not waits:
+        return "", 0.0
+    first = min(waits, key=lambda w: w.since_s)
+    return first.what, since_boot() - first.since_s
+
+
+def too_long(limit_s: float) -> tuple[str, float] | None:
+    """Return the limited wait that is over its limit, and its seconds; None if there is none."""
+    now = since_boot()
+    over = [(w.what, now - w.since_s) for w in list(_waits.values()) if w.limited]
+    return max((o for o in over if o[1] >= limit_s), key=lambda o: o[1], default=None)
+
+
+class WaitWatch:
+    """Reports waits of this process while it runs.
+
+    `why` asks the server what it waits for itself; "" if it does not say. `over` ends the process.
+    """
+
+    def __init__(
+        self,
+        limit_s: float,
+        why: Callable[[], str],
+        over: Callable[[str], None],
+        report_s: float = REPORT_S,
+    ) -> None:
+        self._limit_s, self._why, self._over, self._report_s = limit_s, why, over, report_s
+        self._stopped = threading.Event()
+        self._reported_at = 0.0
+        self._reported = False
+
+    def __enter__(self) -> WaitWatch:
+        threading.Thread(target=self._run, name="waits", daemon=True).start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._stopped.set()
+
+    def _run(self) -> None:
+        while not self._stopped.wait(min(1.0, self._report_s / 4)):
+            self.look()
+
+    def look(self) -> None:
+        """Report what waits too long now, and what has ended."""
+        what, waited_s = longest()
+        if waited_s < self._report_s:
+            if self._reported:
+                log.warning("the database answers again")
+            self._reported = False
+            return
+        now = since_boot()
+        if not self._reported or now - self._reported_at >= AGAIN_S:
+            self._reported, self._reported_at = True, now
+            log.warning("%s has waited %.0f s for the database%s", what, waited_s, self._reason())
+        over = too_long(self._limit_s)
+        if over is not None:
+            name, passed_s = over
+            self._over(f"{name} has waited {passed_s:.0f} s for the database{self._reason()}")
+
+    def _reason(self) -> str:
+        why = self._why()
+        return f": {why}" if why else ""

@@ -1,0 +1,1 @@
+"""Records by aggregate: alerts, campaigns, cases, runs, webhooks; secrets and signing keys."""

@@ -1,0 +1,182 @@
+"""Rows of alerts, of the overrides of people, and of our subscriptions at BMCs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, delete, insert, select
+
+from provisioner.model.alert import Alert, Override, Subscription
+from provisioner.store.database.sql_store import SqlStore
+from provisioner.store.rows import journal as chain
+from provisioner.store.rows.damage import parse_each
+from provisioner.store.rows.records import clean
+from provisioner.store.schema.schema import alerts, overrides, received_events, subscriptions
+
+KEPT_MAX = 256  # cleared alerts of one node that are kept
+# made once: the watch asks at every look, and to put a statement together costs more than to run it
+_ALL = select(alerts.c.node, alerts.c.body).order_by(
+    alerts.c.active.desc(), alerts.c.node, alerts.c.id, alerts.c.target
+)
+_OF_NODE = _ALL.where(alerts.c.node == bindparam("name"))
+_STANDING = _ALL.where(alerts.c.active == 1)
+
+
+class AlertRows:
+    """`ports.AlertBook` on the daemon's own store."""
+
+    def __init__(self, store: SqlStore) -> None:
+        self._store = store
+
+    async def alerts(self, node: str = "") -> Sequence[Alert]:
+        return await self._store.read(lambda c: read_alerts(c, node))
+
+    async def put_alerts(
+        self,
+        changed: Sequence[Alert],
+        journal: Sequence[tuple[str, str, Mapping[str, Any]]],
+        now: float,
+    ) -> None:
+        await self._store.write(lambda c: put_alerts(c, changed, journal, now))
+
+    async def overrides(self, node: str = "") -> Sequence[Override]:
+        return await self._store.read(lambda c: read_overrides(c, node))
+
+    async def put_override(self, override: Override) -> None:
+        await self._store.write(lambda c: put_override(c, override))
+
+    async def drop_override(self, override: Override) -> None:
+        await self._store.write(lambda c: drop_override(c, override))
+
+    async def subscriptions(self) -> Sequence[Subscription]:
+        return await self._store.read(read_subscriptions)
+
+    async def put_subscription(self, subscription: Subscription) -> None:
+        await self._store.write(lambda c: put_subscription(c, subscription))
+
+    async def drop_subscription(self, subscription_id: str) -> None:
+        rows = subscriptions
+        await self._store.write(
+            lambda c: c.execute(delete(rows).where(rows.c.id == subscription_id))
+        )
+
+    async def received_events(self, node: str, bmc: str) -> Sequence[str]:
+        return await self._store.read(lambda c: read_received_events(c, node, bmc))
+
+    async def put_received_events(self, node: str, bmc: str, identities: Sequence[str]) -> None:
+        await self._store.write(lambda c: put_received_events(c, node, bmc, identities))
+
+
+def put_alerts(
+    connection: Connection,
+    changed: Sequence[Alert],
+    journal: Sequence[tuple[str, str, Mapping[str, Any]]],
+    now: float,
+) -> None:
+    """All of it or nothing. The oldest cleared alerts of a node are let go beyond KEPT_MAX."""
+    for alert in changed:
+        connection.execute(delete(alerts).where(_same(alert)))
+        connection.execute(
+            insert(alerts).values(
+                node=alert.node,
+                id=clean(alert.id),
+                target=clean(alert.target),
+                active=1 if alert.active else 0,
+                last_at=alert.last_at,
+                body=clean(alert.model_dump_json()),
+            )
+        )
+    for node in {alert.node for alert in changed}:
+        mine = (alerts.c.node == node) & (alerts.c.active == 0)
+        old = select(alerts.c.id, alerts.c.target).where(mine).order_by(alerts.c.last_at.desc())
+        for row in connection.execute(old.offset(KEPT_MAX)).all():
+            gone = mine & (alerts.c.id == row.id) & (alerts.c.target == row.target)
+            connection.execute(delete(alerts).where(gone))
+    for kind, node, detail in journal:
+        chain.append(connection, kind, node, detail, now)
+
+
+def read_alerts(connection: Connection, node: str) -> tuple[Alert, ...]:
+    """The alerts of a node ("": of all that stand), those that stand first."""
+    rows = connection.execute(_OF_NODE, {"name": node}) if node else connection.execute(_STANDING)
+    return parse_each(connection, Alert, "alerts", _by_node(rows))
+
+
+def put_override(connection: Connection, override: Override) -> None:
+    """The newest of one node, id and target."""
+    drop_override(connection, override)
+    connection.execute(
+        insert(overrides).values(
+            node=override.node,
+            id=override.id,
+            target=override.target,
+            until=override.until,
+            body=override.model_dump_json(),
+        )
+    )
+
+
+def drop_override(connection: Connection, override: Override) -> None:
+    """Take an override back, or away once it is over."""
+    o = overrides.c
+    same = (o.node == override.node) & (o.id == override.id) & (o.target == override.target)
+    connection.execute(delete(overrides).where(same))
+
+
+def read_overrides(connection: Connection, node: str) -> tuple[Override, ...]:
+    """The overrides of a node, or of all."""
+    query = select(overrides.c.node, overrides.c.body)
+    query = query.where(overrides.c.node == node) if node else query
+    rows = connection.execute(query.order_by(overrides.c.node, overrides.c.until))
+    return parse_each(connection, Override, "overrides", _by_node(rows))
+
+
+def put_subscription(connection: Connection, subscription: Subscription) -> None:
+    """A new one, or what became of it."""
+    connection.execute(delete(subscriptions).where(subscriptions.c.id == subscription.id))
+    connection.execute(
+        insert(subscriptions).values(
+            id=subscription.id,
+            node=subscription.node,
+            bmc=subscription.bmc,
+            body=subscription.model_dump_json(),
+        )
+    )
+
+
+def read_subscriptions(connection: Connection) -> tuple[Subscription, ...]:
+    """All of them."""
+    order = (subscriptions.c.node, subscriptions.c.bmc)
+    s = subscriptions.c
+    rows = connection.execute(select(s.id, s.node, s.body).order_by(*order))
+    return parse_each(connection, Subscription, "subscriptions", ((*row,) for row in rows))
+
+
+def _by_node(rows: Iterable[Any]) -> Iterator[tuple[str, str, str]]:
+    return ((row.node, row.node, row.body) for row in rows)
+
+
+def read_received_events(connection: Connection, node: str, bmc: str) -> tuple[str, ...]:
+    """Identities of the events of this BMC that were taken in; () if none were."""
+    query = select(received_events.c.identities).where(_of_bmc(node, bmc))
+    return tuple((connection.execute(query).scalar() or "").split())
+
+
+def put_received_events(
+    connection: Connection, node: str, bmc: str, identities: Sequence[str]
+) -> None:
+    """Replace them: one row for each BMC that ever sent an event that meant something."""
+    connection.execute(delete(received_events).where(_of_bmc(node, bmc)))
+    row = {"node": node, "bmc": bmc, "identities": " ".join(identities)}
+    connection.execute(insert(received_events).values(row))
+
+
+def _of_bmc(node: str, bmc: str) -> Any:
+    return (received_events.c.node == node) & (received_events.c.bmc == bmc)
+
+
+def _same(alert: Alert) -> Any:
+    a = alerts.c
+    id_, target = clean(alert.id), clean(alert.target)
+    return (a.node == alert.node) & (a.id == id_) & (a.target == target)

@@ -1,0 +1,280 @@
+"""Rows of campaigns, their nodes, pinned releases, and notices to tenants.
+
+Rule: a node is admitted in the transaction that moves its own row, and only while the campaign is
+as it was when that was decided: a crash leaves both or neither, and a pause is never overtaken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, delete, insert, select, update
+
+from provisioner.model.campaign import Campaign, CampaignState, Progress
+from provisioner.model.campaign_row import CampaignRow, ReleasePin
+from provisioner.model.case import Notice
+from provisioner.model.node import Node
+from provisioner.ports.errors import StaleWrite
+from provisioner.store.database.sql_store import SqlStore
+from provisioner.store.rows import evidence_rows, node_rows
+from provisioner.store.rows import journal as chain
+from provisioner.store.rows.damage import parse_each
+from provisioner.store.rows.notice_rows import put_notice
+from provisioner.store.rows.records import parse
+from provisioner.store.schema.campaign_schema import (
+    campaign_nodes,
+    campaigns,
+    notices,
+    release_pins,
+)
+
+BEFORE = (Progress.PENDING, Progress.NOTIFIED, Progress.DEFERRED)  # of a node that may begin
+MANY = 16  # rows from which on one statement for all of them is worth a look at all
+# made once: every look of the daemon's loops asks
+_ALL = select(campaigns.c.id, campaigns.c.body).order_by(campaigns.c.created_at, campaigns.c.id)
+OVER = (CampaignState.DONE, CampaignState.ABORTED, CampaignState.DRAFT)
+
+
+class CampaignRows:
+    """`ports.CampaignBook` on the daemon's own store."""
+
+    def __init__(self, store: SqlStore) -> None:
+        self._store = store
+
+    async def add_campaign(self, campaign: Campaign, by: str, now: float) -> Campaign:
+        await self._store.write(lambda c: add_campaign(c, campaign, by, now))
+        return campaign
+
+    async def campaign(self, campaign_id: str) -> Campaign | None:
+        return await self._store.read(lambda c: read_campaign(c, campaign_id))
+
+    async def campaigns(self) -> Sequence[Campaign]:
+        return await self._store.read(read_campaigns)
+
+    async def save_campaign(
+        self,
+        campaign: Campaign,
+        detail: Mapping[str, Any],
+        now: float,
+        rows: Sequence[CampaignRow] | None = None,
+    ) -> Campaign:
+        return await self._store.write(lambda c: save_campaign(c, campaign, detail, now, rows))
+
+    async def campaign_rows(self, campaign_id: str) -> Sequence[CampaignRow]:
+        return await self._store.read(lambda c: read_rows(c, campaign_id))
+
+    async def active_rows(self) -> Sequence[CampaignRow]:
+        return await self._store.read(read_active)
+
+    async def put_rows(
+        self,
+        campaign: Campaign,
+        rows: Sequence[CampaignRow],
+        now: float,
+        notices: Sequence[Notice] = (),
+    ) -> None:
+        await self._store.write(lambda c: put_rows(c, campaign, rows, now, notices))
+
+    async def admit(
+        self, campaign: Campaign, row: CampaignRow | None, node: Node, why: str, now: float
+    ) -> Node:
+        return await self._store.write(lambda c: admit(c, campaign, row, node, why, now))
+
+    async def pins(self) -> Sequence[ReleasePin]:
+        return await self._store.read(read_pins)
+
+    async def put_pin(self, pin: ReleasePin, now: float) -> None:
+        await self._store.write(lambda c: put_pin(c, pin, now))
+
+    async def drop_pin(self, pin: ReleasePin, now: float) -> None:
+        await self._store.write(lambda c: drop_pin(c, pin, now))
+
+    async def notices(self, tenant: str = "") -> Sequence[Notice]:
+        return await self._store.read(lambda c: read_notices(c, tenant))
+
+    async def put_notice(self, notice: Notice) -> None:
+        await self._store.write(lambda c: put_notice(c, notice, replace=True))
+
+
+def add_campaign(connection: Connection, campaign: Campaign, by: str, now: float) -> None:
+    """A new row; `StaleWrite` if the id is taken."""
+    if read_campaign(connection, campaign.id) is not None:
+        raise StaleWrite(f"there is a campaign {campaign.id} already")
+    connection.execute(insert(campaigns).values(id=campaign.id, **_columns(campaign)))
+    detail = {"campaign": campaign.id, "state": campaign.state, "release": campaign.release}
+    told = {**detail, "select": campaign.select, "by": by, "policy": campaign.policy.digest()}
+    chain.append(connection, "campaign", "", told, now)
+
+
+def save_campaign(
+    connection: Connection,
+    campaign: Campaign,
+    detail: Mapping[str, Any],
+    now: float,
+    rows: Sequence[CampaignRow] | None,
+) -> Campaign:
+    """The campaign with its generation raised, its nodes, and why: all of it or nothing."""
+    saved = campaign.model_copy(update={"generation": campaign.generation + 1})
+    same = (campaigns.c.id == campaign.id) & (campaigns.c.generation == campaign.generation)
+    if connection.execute(update(campaigns).where(same).values(**_columns(saved))).rowcount != 1:
+        raise StaleWrite(f"campaign {campaign.id} is no longer at generation {campaign.generation}")
+    _put_all(connection, campaign.id, rows or ())
+    told = {"campaign": campaign.id, "state": campaign.state, "reason": campaign.reason, **detail}
+    chain.append(connection, "campaign", "", told, now)
+    return saved
+
+
+def put_rows(
+    connection: Connection,
+    campaign: Campaign,
+    rows: Sequence[CampaignRow],
+    now: float,
+    told: Sequence[Notice],
+) -> None:
+    """What became of nodes, with a row of the journal for each that changed its state."""
+    _fence(connection, campaign)
+    for row in rows:
+        p = row.progress
+        if _put_row(connection, row) not in ("", p.state):
+            detail = {"campaign": campaign.id, "progress": p.state, "reason": p.reason}
+            chain.append(connection, "campaign_node", row.node, detail, now)
+    for notice in told:
+        put_notice(connection, notice, replace=False)
+
+
+def admit(
+    connection: Connection,
+    campaign: Campaign,
+    row: CampaignRow | None,
+    node: Node,
+    why: str,
+    now: float,
+) -> Node:
+    """See `ports.CampaignBook.admit`."""
+    _fence(connection, campaign)
+    saved = node_rows.save_node(connection, node)
+    if node.certificate:
+        evidence_rows.revoke(connection, node.certificate, why, now)
+    if row is not None and (was := _put_row(connection, row)) not in BEFORE:
+        raise StaleWrite(f"{node.id} is {was} in campaign {campaign.id} already")
+    detail = {"campaign": campaign.id, "release": node.release, "to": node.state, "why": why}
+    told = {**detail, "progress": row.progress.state if row is not None else "displaced"}
+    chain.append(connection, "campaign_node", node.id, told, now)
+    return saved
+
+
+def read_campaign(connection: Connection, campaign_id: str) -> Campaign | None:
+    """The campaign as it is now, or None."""
+    query = select(campaigns.c.body).where(campaigns.c.id == campaign_id)
+    body = connection.scalar(query)
+    return None if body is None else parse(Campaign, body, f"campaigns, {campaign_id}")
+
+
+def read_campaigns(connection: Connection) -> tuple[Campaign, ...]:
+    """All campaigns, the oldest first."""
+    rows = connection.execute(_ALL)
+    return parse_each(connection, Campaign, "campaigns", ((r.id, "", r.body) for r in rows))
+
+
+def read_rows(connection: Connection, campaign_id: str) -> tuple[CampaignRow, ...]:
+    """The nodes of a campaign, by name; none before its start."""
+    query = select(campaign_nodes.c.node, campaign_nodes.c.body)
+    query = query.where(campaign_nodes.c.campaign == campaign_id).order_by(campaign_nodes.c.node)
+    rows = connection.execute(query)
+    return parse_each(connection, CampaignRow, "campaign_nodes", _by_node(rows))
+
+
+def read_active(connection: Connection) -> tuple[CampaignRow, ...]:
+    """The nodes of all campaigns that are under way."""
+    query = select(campaign_nodes.c.node, campaign_nodes.c.body)
+    query = query.join(campaigns, campaigns.c.id == campaign_nodes.c.campaign)
+    query = query.where(campaigns.c.state.not_in([str(s) for s in OVER]))
+    rows = connection.execute(query.order_by(campaign_nodes.c.campaign, campaign_nodes.c.node))
+    return parse_each(connection, CampaignRow, "campaign_nodes", _by_node(rows))
+
+
+def read_pins(connection: Connection) -> tuple[ReleasePin, ...]:
+    """All pins, by what they are about."""
+    rows = connection.execute(select(release_pins).order_by(release_pins.c.key))
+    return tuple(parse(ReleasePin, row.body, f"release_pins, {row.key}") for row in rows)
+
+
+def put_pin(connection: Connection, pin: ReleasePin, now: float) -> None:
+    """Make or replace a pin."""
+    connection.execute(delete(release_pins).where(release_pins.c.key == pin.key))
+    connection.execute(insert(release_pins).values(key=pin.key, body=pin.model_dump_json()))
+    chain.append(connection, "pin", "", {"pin": pin}, now)
+
+
+def drop_pin(connection: Connection, pin: ReleasePin, now: float) -> None:
+    """No pin any more."""
+    connection.execute(delete(release_pins).where(release_pins.c.key == pin.key))
+    chain.append(connection, "pin", "", {"dropped": pin}, now)
+
+
+def read_notices(connection: Connection, tenant: str) -> tuple[Notice, ...]:
+    """What tenants were told or are to be told, the oldest first; of one tenant, or of all."""
+    query = select(notices.c.id, notices.c.body).order_by(notices.c.at, notices.c.id)
+    if tenant:
+        query = query.where(notices.c.tenant == tenant)
+    rows = ((r.id, "", r.body) for r in connection.execute(query))
+    return parse_each(connection, Notice, "notices", rows)
+
+
+def _by_node(rows: Iterable[Any]) -> Iterator[tuple[str, str, str]]:
+    return ((row.node, row.node, row.body) for row in rows)
+
+
+def _fence(connection: Connection, campaign: Campaign) -> None:
+    query = select(campaigns.c.generation).where(campaigns.c.id == campaign.id)
+    if connection.scalar(query) != campaign.generation:
+        raise StaleWrite(f"campaign {campaign.id} is no longer at generation {campaign.generation}")
+
+
+def _put_row(connection: Connection, row: CampaignRow) -> str:
+    """Write a node's row; the state that it was in, "" if it is new."""
+    mine = (campaign_nodes.c.campaign == row.campaign) & (campaign_nodes.c.node == row.node)
+    was = connection.scalar(select(campaign_nodes.c.state).where(mine))
+    if was is None:
+        connection.execute(insert(campaign_nodes).values(**_row(row)))
+    else:
+        connection.execute(update(campaign_nodes).where(mine).values(**_row(row)))
+    return was or ""
+
+
+def _put_all(connection: Connection, campaign_id: str, rows: Sequence[CampaignRow]) -> None:
+    """Many rows, in two statements: at its start a campaign has one for every node of a fleet."""
+    if len(rows) < MANY:
+        for row in rows:
+            _put_row(connection, row)
+        return
+    query = select(campaign_nodes.c.node).where(campaign_nodes.c.campaign == campaign_id)
+    there = set(connection.scalars(query))
+    values = [_row(r) for r in rows]
+    if made := [v for v in values if v["node"] not in there]:
+        connection.execute(insert(campaign_nodes), made)
+    if named := [
+        {"its": v["node"], "to": v["state"], "its_body": v["body"]}
+        for v in values
+        if v["node"] in there
+    ]:
+        mine = (campaign_nodes.c.campaign == campaign_id) & (
+            campaign_nodes.c.node == bindparam("its")
+        )
+        changes: dict[str, Any] = {"state": bindparam("to"), "body": bindparam("its_body")}
+        connection.execute(update(campaign_nodes).where(mine).values(changes), named)
+
+
+def _row(row: CampaignRow) -> dict[str, object]:
+    state, body = str(row.progress.state), row.model_dump_json()
+    return {"campaign": row.campaign, "node": row.node, "state": state, "body": body}
+
+
+def _columns(campaign: Campaign) -> dict[str, object]:
+    return {
+        "state": str(campaign.state),
+        "generation": campaign.generation,
+        "created_at": campaign.created_at,
+        "body": campaign.model_dump_json(),
+    }

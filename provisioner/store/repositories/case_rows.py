@@ -1,0 +1,171 @@
+"""Rows of cases and of notices to tenants. One open case for each node, whoever opens it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, bindparam, insert, select, update
+
+from provisioner.model.case import Case, Notice
+from provisioner.ports.cases import Row
+from provisioner.ports.errors import StaleWrite
+from provisioner.store.database.sql_store import SqlStore
+from provisioner.store.rows import journal as chain
+from provisioner.store.rows.damage import parse_each
+from provisioner.store.rows.json_text import json_text
+from provisioner.store.rows.notice_rows import put_notice
+from provisioner.store.rows.records import clean
+from provisioner.store.schema.campaign_schema import notices
+from provisioner.store.schema.case_schema import cases
+
+# kinds of the journal's rows that say whom a node served
+TENANCY = frozenset({"released", "request", "retired", "replaced"})
+# made once: a turn of a node asks whether it has a case
+_NEWEST_FIRST = select(cases.c.id, cases.c.node, cases.c.body).order_by(
+    cases.c.opened_at.desc(), cases.c.id.desc()
+)
+_OPEN = _NEWEST_FIRST.where(cases.c.closed_at == 0.0)
+_OPEN_OF_NODE = _OPEN.where(cases.c.node == bindparam("name")).limit(1)
+
+
+class CaseRows:
+    """`ports.CaseBook` on the daemon's own store."""
+
+    def __init__(self, store: SqlStore) -> None:
+        self._store = store
+
+    async def open_cases(self) -> Sequence[Case]:
+        return await self._store.read(lambda c: _cases(c, c.execute(_OPEN)))
+
+    async def open_case(self, node: str) -> Case | None:
+        found = await self._store.read(
+            lambda c: _cases(c, c.execute(_OPEN_OF_NODE, {"name": node}))
+        )
+        return found[0] if found else None
+
+    async def case(self, case_id: str) -> Case | None:
+        found = await self._store.read(lambda c: _read(c, cases.c.id == case_id, 1))
+        return found[0] if found else None
+
+    async def cases(self, node: str = "", limit: int = 1000) -> Sequence[Case]:
+        where = cases.c.node == node if node else cases.c.id != ""
+        return await self._store.read(lambda c: _read(c, where, limit))
+
+    async def add_case(
+        self, case: Case, *, notices: Sequence[Notice] = (), journal: Sequence[Row] = (), now: float
+    ) -> Case | None:
+        return await self._store.write(lambda c: _add(c, case, notices, journal, now))
+
+    async def save_case(
+        self, case: Case, *, notices: Sequence[Notice] = (), journal: Sequence[Row] = (), now: float
+    ) -> Case:
+        return await self._store.write(lambda c: _save(c, case, notices, journal, now))
+
+    async def story(self, node: str, since: float, limit: int) -> Sequence[Mapping[str, Any]]:
+        return await self._store.read(lambda c: chain.of_node(c, node, since, limit))
+
+    async def tenancy(self, after: int, limit: int) -> Sequence[Mapping[str, Any]]:
+        return await self._store.read(lambda c: chain.of_kinds(c, TENANCY, after, limit))
+
+    async def notices(self, tenant: str = "", *, unsent: bool = False) -> Sequence[Notice]:
+        return await self._store.read(lambda c: _notices(c, tenant, unsent=unsent))
+
+    async def put_notice(self, notice: Notice) -> None:
+        await self._store.write(lambda c: put_notice(c, notice, replace=True))
+
+
+def _add(
+    connection: Connection, case: Case, told: Sequence[Notice], rows: Sequence[Row], now: float
+) -> Case | None:
+    open_one = (cases.c.node == case.node) & (cases.c.closed_at == 0.0)
+    if connection.scalar(select(cases.c.id).where(open_one).limit(1)) is not None:
+        return None
+    connection.execute(insert(cases).values(id=case.id, **_columns(case)))
+    _beside(connection, told, rows, now)
+    return case
+
+
+def _save(
+    connection: Connection, case: Case, told: Sequence[Notice], rows: Sequence[Row], now: float
+) -> Case:
+    saved = case.model_copy(update={"generation": case.generation + 1})
+    mine = (cases.c.id == case.id) & (cases.c.generation == case.generation)
+    if connection.execute(update(cases).where(mine).values(**_columns(saved))).rowcount != 1:
+        raise StaleWrite(f"case {case.id} is no longer at generation {case.generation}")
+    _beside(connection, told, rows, now)
+    return saved
+
+
+def _beside(
+    connection: Connection, told: Sequence[Notice], rows: Sequence[Row], now: float
+) -> None:
+    for notice in told:
+        put_notice(connection, notice, replace=True)
+    for kind, node, detail in rows:
+        chain.append(connection, kind, node, detail, now)
+
+
+def _read(connection: Connection, where: ColumnElement[bool], limit: int) -> tuple[Case, ...]:
+    return _cases(connection, connection.execute(_NEWEST_FIRST.where(where).limit(limit)))
+
+
+def _cases(connection: Connection, rows: Iterable[Any]) -> tuple[Case, ...]:
+    return parse_each(connection, Case, "cases", ((r.id, r.node, r.body) for r in rows))
+
+
+def cases_page(
+    connection: Connection,
+    *,
+    before: tuple[float, str] | None,
+    limit: int,
+    node: str = "",
+    tenant: str | None = None,
+    open_only: bool = False,
+) -> tuple[Case, ...]:
+    """Cases, the newest first, from one on. `tenant`: that was served when it was opened."""
+    where = cases.c.id != ""
+    if before is not None:
+        at, id_ = before
+        where = (cases.c.opened_at < at) | ((cases.c.opened_at == at) & (cases.c.id < id_))
+    if node:
+        where &= cases.c.node == node
+    if tenant is not None:
+        where &= json_text(cases.c.body, "tenant") == tenant
+    if open_only:
+        where &= cases.c.closed_at == 0.0
+    return _read(connection, where, limit)
+
+
+def notices_page(
+    connection: Connection, *, before: tuple[float, str] | None, limit: int, tenant: str, kind: str
+) -> tuple[Notice, ...]:
+    """Notices, the newest first; `tenant`, `kind` "": of all."""
+    query = select(notices.c.id, notices.c.body)
+    if before is not None:
+        at, id_ = before
+        query = query.where((notices.c.at < at) | ((notices.c.at == at) & (notices.c.id < id_)))
+    if tenant:
+        query = query.where(notices.c.tenant == tenant)
+    if kind:
+        query = query.where(json_text(notices.c.body, "kind") == kind)
+    rows = connection.execute(query.order_by(notices.c.at.desc(), notices.c.id.desc()).limit(limit))
+    return parse_each(connection, Notice, "notices", ((r.id, "", r.body) for r in rows))
+
+
+def _notices(connection: Connection, tenant: str, *, unsent: bool) -> tuple[Notice, ...]:
+    query = select(notices.c.id, notices.c.body)
+    query = query.where(notices.c.tenant == tenant) if tenant else query
+    query = query.where(notices.c.sent_at == 0.0) if unsent else query
+    rows = connection.execute(query.order_by(notices.c.at, notices.c.id))
+    return parse_each(connection, Notice, "notices", ((r.id, "", r.body) for r in rows))
+
+
+def _columns(case: Case) -> dict[str, object]:
+    return {
+        "node": case.node,
+        "generation": case.generation,
+        "opened_at": case.opened_at,
+        "closed_at": case.closed_at,
+        "body": clean(case.model_dump_json()),
+    }

@@ -1,0 +1,128 @@
+"""Rows of a restore that is being settled: differences, and whether nothing may be written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from sqlalchemy import Connection, delete, insert, select, update
+
+from provisioner.model.node import Node
+from provisioner.model.recovery import Difference
+from provisioner.model.tenant import ReleaseProof
+from provisioner.ports.errors import StaleWrite
+from provisioner.store.database.sql_store import SqlStore
+from provisioner.store.rows import evidence_rows, node_rows
+from provisioner.store.rows import journal as chain
+from provisioner.store.rows.records import parse
+from provisioner.store.schema.recovery_schema import differences, site_state
+
+
+class RecoveryRows:
+    """`ports.RecoveryBook` on the daemon's own store."""
+
+    def __init__(self, store: SqlStore) -> None:
+        self._store = store
+
+    async def look_only(self) -> str:
+        return await self._store.read(read_look_only)
+
+    async def surveyed_at(self) -> float:
+        return await self._store.read(read_surveyed_at)
+
+    async def differences(self) -> Sequence[Difference]:
+        return await self._store.read(read_differences)
+
+    async def put_survey(self, found: Sequence[Difference], now: float) -> None:
+        await self._store.write(partial(put_survey, found=tuple(found), now=now))
+
+    async def settle(
+        self,
+        difference: Difference,
+        node: Node | None = None,
+        proof: ReleaseProof | None = None,
+    ) -> None:
+        await self._store.write(partial(settle, difference=difference, node=node, proof=proof))
+
+    async def finish(self, by: str, now: float) -> None:
+        await self._store.write(partial(finish, by=by, now=now))
+
+
+def read_look_only(connection: Connection) -> str:
+    """Why nothing may be written to devices; "" if it may."""
+    return connection.scalar(select(site_state.c.look_only)) or ""
+
+
+def read_surveyed_at(connection: Connection) -> float:
+    """When rows and world were compared last, every node; 0 before that."""
+    return connection.scalar(select(site_state.c.surveyed_at)) or 0.0
+
+
+def read_differences(connection: Connection) -> Sequence[Difference]:
+    """All of them, those that wait for a word first."""
+    rows = connection.execute(
+        select(differences).order_by(differences.c.settled != "", differences.c.subject)
+    )
+    return tuple(parse(Difference, r.body, f"differences, {r.subject}") for r in rows)
+
+
+def put_survey(connection: Connection, found: Sequence[Difference], now: float) -> None:
+    """Replace what waits for a word by what was found now; what was settled stays settled."""
+    connection.execute(delete(differences).where(differences.c.settled == ""))
+    settled = set(connection.scalars(select(differences.c.subject)))
+    for one in found:
+        if one.subject not in settled:
+            connection.execute(
+                insert(differences).values(
+                    subject=one.subject, settled="", body=one.model_dump_json()
+                )
+            )
+    connection.execute(update(site_state).values(surveyed_at=now))
+
+
+def settle(
+    connection: Connection,
+    difference: Difference,
+    node: Node | None,
+    proof: ReleaseProof | None,
+) -> None:
+    """A word on one difference, and the node's row that follows from it: both or neither.
+
+    `StaleWrite` if it was settled meanwhile, or if the node's row was changed.
+    """
+    assert difference.settled is not None
+    waiting = select(differences.c.settled).where(differences.c.subject == difference.subject)
+    if connection.scalar(waiting) not in (None, ""):
+        raise StaleWrite(f"the difference of {difference.subject} is settled already")
+    connection.execute(delete(differences).where(differences.c.subject == difference.subject))
+    connection.execute(
+        insert(differences).values(
+            subject=difference.subject,
+            settled=difference.settled.value,
+            body=difference.model_dump_json(),
+        )
+    )
+    if node is not None:
+        node_rows.save_node(connection, node)
+    if proof is not None:
+        evidence_rows.put_proof(connection, proof)
+    detail = difference.model_dump(mode="json", exclude={"subject", "generation"})
+    if node is not None:
+        detail |= {"state": node.state.value, "tenant": node.tenant}
+    subject = difference.subject if node is not None else ""
+    chain.append(connection, "restored", subject, detail, difference.settled_at)
+
+
+def finish(connection: Connection, by: str, now: float) -> None:
+    """Let the daemons act again. `StaleWrite` while anything waits for a word."""
+    waits = connection.scalar(
+        select(differences.c.subject).where(differences.c.settled == "").limit(1)
+    )
+    if waits is not None:
+        raise StaleWrite(f"{waits} and perhaps others wait for a word")
+    if not read_surveyed_at(connection):
+        raise StaleWrite("rows and ports were not compared yet")
+    why = read_look_only(connection)
+    connection.execute(delete(differences))
+    connection.execute(update(site_state).values(look_only="", surveyed_at=0.0))
+    chain.append(connection, "restore_settled", "", {"by": by, "why": why}, now)

@@ -1,0 +1,77 @@
+"""Where signing keys are kept: private ones sealed by the master key, public ones for good.
+
+An old certificate can still be checked after the signing key was exchanged; after a key was
+withdrawn, nothing that it signed is believed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from sqlalchemy import Connection, insert, select, update
+
+from provisioner.store.database.sql_store import SqlStore
+from provisioner.store.repositories.master_key import MasterKey
+from provisioner.store.rows.signing_key_rows import believed
+from provisioner.store.schema.schema import signing_keys
+from provisioner.store.signing import Signer
+
+
+async def open_signer(store: SqlStore, master: MasterKey, now: float) -> Signer:
+    """The signer with the store's newest key; one is made if there is none."""
+    return await store.write(lambda c: _newest(c, master) or _make(c, master, now))
+
+
+async def exchange_signing_key(
+    store: SqlStore, master: MasterKey, now: float, *, compromised: bool = False
+) -> Signer:
+    """A signer with a new key. The older ones can only verify from now on.
+
+    `compromised`: nothing that the older ones signed is believed any more, at once and for good.
+    """
+
+    def exchange(connection: Connection) -> Signer:
+        connection.execute(update(signing_keys).values(private=None))
+        if compromised:
+            connection.execute(
+                update(signing_keys)
+                .where(signing_keys.c.withdrawn_at.is_(None))
+                .values(withdrawn_at=now)
+            )
+        return _make(connection, master, now)
+
+    return await store.write(exchange)
+
+
+async def public_keys(store: SqlStore) -> Mapping[str, bytes]:
+    """Every key whose signatures are believed: key id -> 32 bytes."""
+    return await store.read(believed)
+
+
+def _newest(connection: Connection, master: MasterKey) -> Signer | None:
+    row = connection.execute(
+        select(signing_keys.c.key_id, signing_keys.c.private)
+        .where(signing_keys.c.private.is_not(None))
+        .order_by(signing_keys.c.created_at.desc(), signing_keys.c.key_id)
+        .limit(1)
+    ).first()
+    if row is None:
+        return None
+    raw = master.open(row.private, f"signing key {row.key_id}")
+    return Signer(Ed25519PrivateKey.from_private_bytes(raw))
+
+
+def _make(connection: Connection, master: MasterKey, now: float) -> Signer:
+    key = Ed25519PrivateKey.generate()
+    signer = Signer(key)
+    connection.execute(
+        insert(signing_keys).values(
+            key_id=signer.key_id,
+            master_key_id=master.id,
+            public=signer.public_key,
+            private=master.seal(key.private_bytes_raw(), f"signing key {signer.key_id}"),
+            created_at=now,
+        )
+    )
+    return signer

@@ -1,0 +1,108 @@
+"""`Credentials`: user names and passwords of BMCs and switches, sealed, with crash-safe change.
+
+A change is stored as pending before the device hears of it, and becomes current once the device
+took it. After a crash in between, either one may be in force, and both are here. A pending
+credential is never written over by another one: it may be the only one that still opens the BMC.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from sqlalchemy import Connection, bindparam, delete, insert, select, update
+
+from provisioner.ports.errors import StaleWrite
+from provisioner.ports.wire import Secret
+from provisioner.store.database.sql_store import SqlStore
+from provisioner.store.repositories.master_key import MasterKey, prepare_key
+from provisioner.store.schema.schema import credentials
+
+Login = tuple[str, Secret]
+# made once: every turn of every operation needs some logins
+_SEALED = {
+    column: select(credentials.c[column]).where(credentials.c.name == bindparam("wanted"))
+    for column in ("current", "pending")
+}
+
+
+async def open_vault(store: SqlStore, directory: Path, environ: Mapping[str, str]) -> Vault:
+    """The store's vault with the key of `prepare_key`, whose `InputError` it raises."""
+    return Vault(store, await prepare_key(store, directory, environ))
+
+
+class Vault:
+    """See `ports.Credentials`. Every method may raise `StoreFailed`, for a row that was changed."""
+
+    def __init__(self, store: SqlStore, key: MasterKey) -> None:
+        self._store, self._key = store, key
+
+    async def current(self, name: str) -> Login | None:
+        return await self._store.read(lambda c: self._login(c, name, "current"))
+
+    async def pending(self, name: str) -> Login | None:
+        return await self._store.read(lambda c: self._login(c, name, "pending"))
+
+    async def begin(self, name: str, username: str, secret: Secret) -> None:
+        """Again with the same credential: nothing changes.
+
+        `StaleWrite` if another one is pending: find out first which one the device accepts, then
+        `confirm` the pending one or `put` the current one.
+        """
+        await self._store.write(lambda c: self._begin(c, name, (username, secret)))
+
+    async def confirm(self, name: str) -> None:
+        """Without a pending credential nothing changes, so that confirming twice is harmless."""
+        await self._store.write(lambda c: _confirm(c, name))
+
+    async def put(self, name: str, username: str, secret: Secret) -> None:
+        """A pending credential is dropped: this one is known to be in force."""
+        sealed = self._seal(name, (username, secret))
+        await self._store.write(lambda c: self._write(c, name, current=sealed, pending=None))
+
+    async def remove(self, name: str) -> None:
+        await self._store.write(lambda c: _remove(c, name))
+
+    async def names(self) -> Sequence[str]:
+        """Every name that has a credential, sorted."""
+        query = select(credentials.c.name).order_by(credentials.c.name)
+        return await self._store.read(lambda c: tuple(c.scalars(query)))
+
+    def _begin(self, connection: Connection, name: str, login: Login) -> None:
+        pending = self._login(connection, name, "pending")
+        if pending is not None and pending != login:
+            raise StaleWrite(f"a change of the credential {name!r} is not finished")
+        if pending is None:
+            self._write(connection, name, pending=self._seal(name, login))
+
+    def _write(self, connection: Connection, name: str, **columns: bytes | None) -> None:
+        values = {**columns, "key_id": self._key.id}
+        done = connection.execute(
+            update(credentials).where(credentials.c.name == name).values(**values)
+        )
+        if done.rowcount == 0:
+            connection.execute(insert(credentials).values(name=name, **values))
+
+    def _login(self, connection: Connection, name: str, column: str) -> Login | None:
+        sealed = connection.scalar(_SEALED[column], {"wanted": name})
+        if sealed is None:
+            return None
+        username, password = json.loads(self._key.open(sealed, f"credential {name}"))
+        return username, Secret(password)
+
+    def _seal(self, name: str, login: Login) -> bytes:
+        plain = json.dumps([login[0], login[1].reveal()]).encode()
+        return self._key.seal(plain, f"credential {name}")
+
+
+def _remove(connection: Connection, name: str) -> None:
+    connection.execute(delete(credentials).where(credentials.c.name == name))
+
+
+def _confirm(connection: Connection, name: str) -> None:
+    connection.execute(
+        update(credentials)
+        .where(credentials.c.name == name, credentials.c.pending.is_not(None))
+        .values(current=credentials.c.pending, pending=None)
+    )

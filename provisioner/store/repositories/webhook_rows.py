@@ -1,0 +1,243 @@
+"""Rows of webhooks and of what is on its way to them.
+
+The journal is the outbox: its rows are written in the transaction of what they tell of. A webhook
+has a position in it; behind the position, what did not arrive yet has a row of its own. So a crash
+at any moment sends an event again, with the same id, and never leaves one out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Row, delete, func, insert, select, update
+
+from provisioner.model.webhook import Delivery, DeliveryState, Happened, Standing, Webhook
+from provisioner.planning.watch.webhooks import NOTICE, OWN, wanted
+from provisioner.ports.errors import StaleWrite
+from provisioner.store.database.sql_store import SqlStore
+from provisioner.store.rows import journal as chain
+from provisioner.store.rows import notice_rows
+from provisioner.store.rows.damage import parse_each
+from provisioner.store.rows.records import clean, parse, parse_object
+from provisioner.store.schema.schema import journal
+from provisioner.store.schema.webhook_schema import webhook_deliveries as rows
+from provisioner.store.schema.webhook_schema import webhooks
+
+PAGE = 500  # rows of the journal that one transaction looks at: some 10 ms
+
+
+class WebhookRows:
+    """`ports.WebhookBook` on the daemon's own store."""
+
+    def __init__(self, store: SqlStore) -> None:
+        self._store = store
+
+    async def webhooks(self) -> Sequence[Standing]:
+        return await self._store.read(read_webhooks)
+
+    async def add(self, webhook: Webhook, after: int | None, by: str) -> None:
+        """A new webhook that is told what comes after a row; None: from now on."""
+        await self._store.write(lambda c: add_webhook(c, webhook, after, by))
+
+    async def remove(self, name: str, by: str, now: float) -> bool:
+        return await self._store.write(lambda c: remove_webhook(c, name, by, now))
+
+    async def pause(self, name: str, why: str, now: float) -> None:
+        await self._store.write(lambda c: pause(c, name, why, now))
+
+    async def spread(self, name: str, room: int) -> int:
+        return await self._store.write(lambda c: spread(c, name, room))
+
+    async def due(self, name: str, now: float, most: int) -> Sequence[tuple[Delivery, Happened]]:
+        return await self._store.read(lambda c: due(c, name, now, most))
+
+    async def delivered(self, delivery: Delivery, now: float) -> bool:
+        return await self._store.write(lambda c: delivered(c, delivery, now))
+
+    async def failed(self, delivery: Delivery, now: float) -> None:
+        await self._store.write(lambda c: failed(c, delivery, now))
+
+    async def dead(self, name: str) -> Sequence[tuple[Delivery, Happened]]:
+        """What could not be delivered, the oldest first; 1,000 at most."""
+        return await self._store.read(lambda c: dead(c, name))
+
+    async def revive(self, name: str, seq: int | None, now: float) -> int:
+        """Send dead events (all of them, or one) again; how many."""
+        return await self._store.write(lambda c: revive(c, name, seq, now))
+
+    async def bury(self, name: str, seq: int | None, by: str, now: float) -> int:
+        """Let go of dead events (all of them, or one); how many."""
+        return await self._store.write(lambda c: bury(c, name, seq, by, now))
+
+
+def read_webhooks(connection: Connection) -> tuple[Standing, ...]:
+    """All, by name, with what waits for each."""
+    counted = select(rows.c.webhook, rows.c.state, func.count()).group_by(
+        rows.c.webhook, rows.c.state
+    )
+    counts = {(r[0], r[1]): r[2] for r in connection.execute(counted)}
+    kept = connection.execute(select(webhooks).order_by(webhooks.c.name)).all()
+    rows_of = {row.name: row for row in kept}
+    read = parse_each(connection, Webhook, "webhooks", ((r.name, "", r.body) for r in kept))
+    return tuple(
+        Standing(
+            webhook=webhook,
+            position=row.position,
+            pending=counts.get((row.name, DeliveryState.PENDING), 0),
+            dead=counts.get((row.name, DeliveryState.DEAD), 0),
+            delivered=row.delivered,
+            delivered_at=row.delivered_at,
+        )
+        for webhook, row in ((w, rows_of[w.name]) for w in read)
+    )
+
+
+def add_webhook(connection: Connection, webhook: Webhook, after: int | None, by: str) -> None:
+    """`StaleWrite` if there is one of this name."""
+    if connection.scalar(select(webhooks.c.name).where(webhooks.c.name == webhook.name)):
+        raise StaleWrite(f"there is a webhook {webhook.name} already")
+    detail = {"webhook": webhook.name, "url": webhook.url, "made_by": by}
+    chain.append(connection, OWN, "", detail, webhook.made_at)
+    head = connection.scalar(select(func.max(journal.c.seq))) or 0
+    values = {
+        "name": webhook.name,
+        "position": head if after is None else min(after, head),
+        "delivered": 0,
+        "delivered_at": 0.0,
+        "body": webhook.model_dump_json(),
+    }
+    connection.execute(insert(webhooks).values(**values))
+
+
+def remove_webhook(connection: Connection, name: str, by: str, now: float) -> bool:
+    """With all that waits for it; False if there is none."""
+    gone = connection.execute(delete(webhooks).where(webhooks.c.name == name)).rowcount == 1
+    if gone:
+        connection.execute(delete(rows).where(rows.c.webhook == name))
+        chain.append(connection, OWN, "", {"webhook": name, "removed_by": by}, now)
+    return gone
+
+
+def pause(connection: Connection, name: str, why: str, now: float) -> None:
+    """Send nothing to it; "": go on, with what waits first."""
+    mine = webhooks.c.name == name
+    body = connection.scalar(select(webhooks.c.body).where(mine))
+    if body is None:
+        return
+    changed = parse(Webhook, body, f"webhooks, {name}").model_copy(update={"paused_why": why})
+    connection.execute(update(webhooks).where(mine).values(body=changed.model_dump_json()))
+    chain.append(connection, OWN, "", {"webhook": name, "paused": why}, now)
+
+
+def spread(connection: Connection, name: str, room: int) -> int:
+    """See `ports.WebhookBook.spread`."""
+    row = connection.execute(select(webhooks).where(webhooks.c.name == name)).first()
+    if row is None:
+        return 0
+    webhook = parse(Webhook, row.body, f"webhooks, {name}")
+    waiting = (rows.c.webhook == name) & (rows.c.state == DeliveryState.PENDING)
+    pending = connection.scalar(select(func.count()).where(waiting)) or 0
+    page = select(journal).where(journal.c.seq > row.position).order_by(journal.c.seq)
+    position = row.position
+    if pending >= room:
+        return int(pending)
+    for seen in connection.execute(page.limit(min(PAGE, room - pending))).all():
+        position = seen.seq
+        if wanted(webhook, _happened(seen)):
+            values = {"webhook": name, "seq": seen.seq, "node": seen.node, "state": "pending"}
+            connection.execute(insert(rows).values(**values, tries=0, next_at=0.0, error=""))
+            pending += 1
+    if position != row.position:
+        moved = update(webhooks).where(webhooks.c.name == name).values(position=position)
+        connection.execute(moved)
+    return int(pending)
+
+
+def due(
+    connection: Connection, name: str, now: float, most: int
+) -> tuple[tuple[Delivery, Happened], ...]:
+    """The oldest pending event of each node, if its time has come; the oldest first."""
+    heads = (
+        select(func.min(rows.c.seq))
+        .where((rows.c.webhook == name) & (rows.c.state == DeliveryState.PENDING))
+        .group_by(rows.c.node)
+    )
+    mine = (rows.c.webhook == name) & rows.c.seq.in_(heads) & (rows.c.next_at <= now)
+    return _with_rows(connection, mine, most)
+
+
+def dead(connection: Connection, name: str) -> tuple[tuple[Delivery, Happened], ...]:
+    """What nobody took."""
+    return _with_rows(connection, _dead(name, None), 1000)
+
+
+def _with_rows(
+    connection: Connection, which: ColumnElement[bool], most: int
+) -> tuple[tuple[Delivery, Happened], ...]:
+    columns = (rows.c.webhook, rows.c.state, rows.c.tries, rows.c.next_at, rows.c.error, journal)
+    query = select(*columns).join(journal, journal.c.seq == rows.c.seq).where(which)
+    found = []
+    for row in connection.execute(query.order_by(rows.c.seq).limit(most)):
+        fields = {n: getattr(row, n) for n in ("webhook", "seq", "node", "tries", "next_at")}
+        state = DeliveryState(row.state)
+        found.append((Delivery(**fields, state=state, error=row.error), _happened(row)))
+    return tuple(found)
+
+
+def delivered(connection: Connection, delivery: Delivery, now: float) -> bool:
+    """It arrived: its row goes, and a notice counts as sent."""
+    if connection.execute(delete(rows).where(_same(delivery))).rowcount:
+        counted = {"delivered": webhooks.c.delivered + 1, "delivered_at": now}
+        mine = webhooks.c.name == delivery.webhook
+        connection.execute(update(webhooks).where(mine).values(**counted))
+        told = connection.execute(select(journal).where(journal.c.seq == delivery.seq)).first()
+        if told is not None and told.kind == NOTICE:
+            notice_rows.sent(connection, str(_happened(told).detail.get("id", "")), now)
+    left = _dead(delivery.webhook, None) & (rows.c.node == delivery.node)
+    return connection.scalar(select(rows.c.seq).where(left).limit(1)) is None
+
+
+def failed(connection: Connection, delivery: Delivery, now: float) -> None:
+    """What became of a try; one that was dropped meanwhile stays dropped."""
+    values = {
+        "state": delivery.state,
+        "tries": delivery.tries,
+        "next_at": delivery.next_at,
+        "error": clean(delivery.error),
+    }
+    written = connection.execute(update(rows).where(_same(delivery)).values(**values))
+    if written.rowcount and delivery.state is DeliveryState.DEAD:
+        detail = {"webhook": delivery.webhook, "dead": delivery.seq, "error": delivery.error}
+        chain.append(connection, OWN, delivery.node, {**detail, "tries": delivery.tries}, now)
+
+
+def revive(connection: Connection, name: str, seq: int | None, now: float) -> int:
+    """Dead events wait again, as if never tried: before what came later of their node."""
+    values = {"state": DeliveryState.PENDING, "tries": 0, "next_at": now}
+    return connection.execute(update(rows).where(_dead(name, seq)).values(**values)).rowcount
+
+
+def bury(connection: Connection, name: str, seq: int | None, by: str, now: float) -> int:
+    """Dead events are let go; the journal has them still."""
+    count = connection.execute(delete(rows).where(_dead(name, seq))).rowcount
+    if count:
+        detail = {"webhook": name, "dropped": count, "seq": seq, "by": by}
+        chain.append(connection, OWN, "", detail, now)
+    return count
+
+
+def _dead(name: str, seq: int | None) -> ColumnElement[bool]:
+    which = (rows.c.webhook == name) & (rows.c.state == DeliveryState.DEAD)
+    return which if seq is None else which & (rows.c.seq == seq)
+
+
+def _same(delivery: Delivery) -> ColumnElement[bool]:
+    return (rows.c.webhook == delivery.webhook) & (rows.c.seq == delivery.seq)
+
+
+def _happened(row: Row[Any]) -> Happened:
+    detail = parse_object(row.detail, f"journal, {row.seq}")
+    return Happened(
+        seq=row.seq, at=row.at, kind=row.kind, node=row.node, detail=detail, sha256=row.digest
+    )

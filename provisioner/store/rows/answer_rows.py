@@ -1,0 +1,75 @@
+"""Rows of answers that are kept, so that a change that is asked for twice is made once.
+
+The row is written before the change begins. One without an answer means that the change may or may
+not have been made: it is never made again under the same key.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sqlalchemy import ColumnElement, Connection, delete, insert, select, update
+
+from provisioner.store.rows.records import clean, parse_object
+from provisioner.store.schema.access_schema import answers
+
+DELETED_MAX = 1000  # old rows that one change clears away, so that none takes long
+
+
+@dataclass(frozen=True)
+class KeptAnswer:
+    """What was answered to the first request with a key. `status` 0: nothing yet."""
+
+    fingerprint: str
+    status: int
+    headers: Mapping[str, str]
+    body: str
+
+
+def begin(
+    connection: Connection, caller: str, key: str, fingerprint: str, now: float, keep_s: float
+) -> KeptAnswer | None:
+    """What is kept under this key; None: it is new, and from now on it is taken."""
+    old = select(answers.c.caller, answers.c.key).where(answers.c.asked_at < now - keep_s)
+    for row in connection.execute(old.limit(DELETED_MAX)).all():
+        connection.execute(delete(answers).where(_is(row.caller, row.key)))
+    kept = connection.execute(select(answers).where(_is(caller, key))).first()
+    if kept is not None:
+        headers = {str(k): str(v) for k, v in parse_object(kept.headers, "answers").items()}
+        return KeptAnswer(kept.fingerprint, kept.status, headers, kept.body)
+    connection.execute(
+        insert(answers).values(
+            caller=caller,
+            key=key,
+            fingerprint=fingerprint,
+            asked_at=now,
+            status=0,
+            headers="{}",
+            body="",
+        )
+    )
+    return None
+
+
+def finish(
+    connection: Connection,
+    caller: str,
+    key: str,
+    status: int,
+    headers: Mapping[str, str],
+    body: str,
+) -> None:
+    """What was answered; the same is answered from now on."""
+    row = {"status": status, "headers": json.dumps(dict(headers)), "body": clean(body)}
+    connection.execute(update(answers).where(_is(caller, key)).values(**row))
+
+
+def release(connection: Connection, caller: str, key: str) -> None:
+    """The key is free again: nothing was begun."""
+    connection.execute(delete(answers).where(_is(caller, key) & (answers.c.status == 0)))
+
+
+def _is(caller: str, key: str) -> ColumnElement[bool]:
+    return (answers.c.caller == caller) & (answers.c.key == key)

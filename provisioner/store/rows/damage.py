@@ -1,0 +1,87 @@
+"""Rows that cannot be read: which ones were met, and what is left of a node whose row is damaged.
+
+A list that leaves a damaged row out records it here, by the node that it belongs to, and the
+scheduler parks that node before it decides anything. So one bad row costs one node, and nothing is
+decided on half of what is stored about it. Reads run in threads of the store and may run twice, so
+that the record is a plain dictionary by engine in which a second entry changes nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
+
+from pydantic import BaseModel, ValidationError
+from sqlalchemy import Connection, Engine
+
+from provisioner.model.node import Node, NodeKind, State
+from provisioner.model.outcome import Blocker
+from provisioner.ports.errors import DamagedRow
+from provisioner.store.rows.records import parse
+
+Model = TypeVar("Model", bound=BaseModel)
+log = logging.getLogger(__name__)
+
+STAND_IN = -1  # generation of a stand-in: no write of it can ever match its row
+ROWS_MAX = 10_000  # that are recorded; a database with more of them is beyond use
+_COLUMNS = ("kind", "state", "tenant", "release", "profile")
+
+_damage: WeakKeyDictionary[Engine, dict[str, tuple[str, str]]] = WeakKeyDictionary()
+
+
+def parse_each(
+    connection: Connection, model: type[Model], table: str, rows: Iterable[tuple[str, str, str]]
+) -> tuple[Model, ...]:
+    """Return the records of (key, node, body); damaged ones are left out and recorded.
+
+    `node` is "" for a row that belongs to none.
+    """
+    kept = []
+    for key, node, body in rows:
+        try:
+            kept.append(parse(model, body, f"{table}, {key}"))
+        except DamagedRow as error:
+            record(connection.engine, node, error)
+    return tuple(kept)
+
+
+def record(engine: Engine, node: str, error: DamagedRow) -> None:
+    """Remember a damaged row, and report it once."""
+    rows = _damage.setdefault(engine, {})
+    if error.where not in rows and len(rows) < ROWS_MAX:
+        rows[error.where] = node, error.problem
+        log.error("%s%s", f"{node}: " if node else "", error)
+
+
+def by_node(engine: Engine) -> Mapping[str, Blocker]:
+    """Return, for each node with a damaged row that was met, what parks it."""
+    rows = dict(_damage.get(engine, {}))
+    return {node: DamagedRow(w, problem).blocker() for w, (node, problem) in rows.items() if node}
+
+
+def stand_in(columns: Mapping[str, Any], error: DamagedRow) -> Node:
+    """Return what can still be read of a node whose row is damaged; it cannot be saved.
+
+    The columns beside the body are believed first, then each field of the body that is valid by
+    itself: its ports and BMCs, above all.
+    """
+    try:
+        fields = json.loads(columns["body"])
+    except (ValueError, RecursionError):
+        fields = {}
+    fields = fields if isinstance(fields, dict) else {}
+    node = Node(id=columns["id"], kind=NodeKind.HOST, state=State.QUARANTINED)
+    given = {**fields, **{name: columns[name] for name in _COLUMNS}}
+    for name in Node.model_fields.keys() & given.keys() - {"id"}:
+        try:
+            changed = Node.model_validate({**node.model_dump(), name: given[name]})
+        except ValidationError:
+            continue
+        node = changed
+    no = error.blocker()
+    return node.model_copy(
+        update={"generation": STAND_IN, "blockers": (no,), "note": f"parked: {no.detail}"}
+    )

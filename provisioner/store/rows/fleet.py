@@ -1,0 +1,86 @@
+"""All nodes, read again only as far as they changed: what every tick of the daemon begins with.
+
+A node of eight rails takes 50 µs to parse, so that 65,536 of them would cost seconds at each look.
+Each write of a node gives it a number above all others (`node_rows`); writers take turns on SQLite
+and on PostgreSQL, so whoever knows all up to a number finds the rest by asking for greater ones.
+
+The rule that a reader would otherwise break: what is known changes in the event loop only, after
+the transaction that read it has ended; work on a lane may be rolled back and run again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from functools import partial
+
+from sqlalchemy import Connection, bindparam, select
+
+from provisioner.model.node import Node
+from provisioner.ports.errors import DamagedRow
+from provisioner.store.rows.damage import STAND_IN
+from provisioner.store.rows.node_rows import parse_or_stand_in
+from provisioner.store.rows.records import parse
+from provisioner.store.schema.schema import nodes
+
+Changed = Sequence[tuple[int, Node]]
+# made once: every tick and every turn asks
+_CHANGED = (
+    select(nodes.c.changed, nodes.c.id, nodes.c.body)
+    .where(nodes.c.changed > bindparam("seen"))
+    .order_by(nodes.c.changed)
+)
+NAMES_MAX = 500  # in one statement; SQLite before 3.32 takes 999 variables
+
+
+class Fleet:
+    """What is known of all nodes. `read` runs work on one snapshot of the database."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[int, Node]] = {}
+        self._seen = -1
+        self._nodes: tuple[Node, ...] = ()
+        self.damaged: tuple[Node, ...] = ()  # stand-ins, of rows that cannot be read
+
+    async def nodes(
+        self, read: Callable[[Callable[[Connection], Changed]], Awaitable[Changed]]
+    ) -> tuple[Node, ...]:
+        """Every node whose row can be read, by id; the same object as long as nothing changed."""
+        changed = await read(partial(_after, number=self._seen))
+        more = False
+        for number, node in changed:
+            known = self._known.get(node.id)
+            if known is not None and known[0] >= number:
+                continue  # two looks at once; the other one has brought it
+            more |= known is None
+            self._known[node.id] = number, node
+            self._seen = max(self._seen, number)
+        if more:
+            self._known = dict(sorted(self._known.items()))
+        if changed:
+            all_nodes = tuple(node for _, node in self._known.values())
+            self._nodes = tuple(n for n in all_nodes if n.generation != STAND_IN)
+            self.damaged = tuple(n for n in all_nodes if n.generation == STAND_IN)
+        return self._nodes
+
+
+def _after(connection: Connection, number: int) -> Changed:
+    rows = connection.execute(_CHANGED, {"seen": number}).all()
+    # past the cache of single nodes: a whole fleet would only drive everything else out of it
+    return [(changed, _parse(connection, name, body)) for changed, name, body in rows]
+
+
+def _parse(connection: Connection, name: str, body: str) -> Node:
+    try:
+        return parse(Node, body, f"nodes, {name}")
+    except DamagedRow:
+        return parse_or_stand_in(connection, name, body)
+
+
+def read_named(connection: Connection, names: Collection[str]) -> Mapping[str, Node]:
+    """The nodes of these names that there are."""
+    wanted, found = sorted(names), {}
+    for begin in range(0, len(wanted), NAMES_MAX):
+        some = wanted[begin : begin + NAMES_MAX]
+        rows = connection.execute(select(nodes.c.id, nodes.c.body).where(nodes.c.id.in_(some)))
+        found.update({r.id: parse_or_stand_in(connection, r.id, r.body) for r in rows.all()})
+    return found

@@ -1,0 +1,146 @@
+"""The journal: append-only, each row's digest over its content and the digest before it.
+
+Whoever changes, removes or inserts a row breaks the chain from there on. A chain cannot show that
+its end was cut off: keep a head (`ChainCheck.head`) elsewhere and pass it as `known`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from sqlalchemy import Connection, Row, insert, select
+
+from provisioner.ports.errors import StoreFailed
+from provisioner.store.rows.records import canonical, clean, parse_object
+from provisioner.store.schema.schema import journal
+
+GENESIS = "0" * 64
+# made once: each row needs the one before
+_LAST = select(journal.c.seq, journal.c.digest).order_by(journal.c.seq.desc()).limit(1)
+
+# One page of `read`: some 5 MB of usual rows, so that no caller fetches years by accident.
+LIMIT_MAX = 10_000
+
+
+@dataclass(frozen=True)
+class ChainCheck:
+    """Whether the chain holds. `head` is the last digest; `broken_at` the first wrong row."""
+
+    rows: int
+    head: str
+    broken_at: int | None = None
+    problem: str = ""
+
+    @property
+    def intact(self) -> bool:
+        return self.broken_at is None
+
+
+def append(
+    connection: Connection, kind: str, node: str, detail: Mapping[str, Any], now: float
+) -> None:
+    """One more row. The caller's transaction is the only writer, so that the numbers are dense."""
+    last = connection.execute(_LAST).first()
+    seq, previous = (last.seq + 1, last.digest) if last else (1, GENESIS)
+    row = {
+        "seq": seq,
+        "at": float(now),
+        "kind": clean(kind),
+        "node": clean(node),
+        "detail": canonical(detail),
+    }
+    connection.execute(insert(journal).values(**row, digest=chain(previous, row)))
+
+
+async def verify(
+    look: Callable[[Callable[[Connection], Any]], Awaitable[Any]], known: tuple[int, str] | None
+) -> ChainCheck:
+    """Follow the whole chain, a page at a time; `look` runs work on one snapshot.
+
+    `known`: (number of rows, head) of an earlier check, kept elsewhere; without it, rows cut off
+    at the end are not noticed.
+    """
+    if known is not None:
+        rows, head = known
+        if await look(lambda c: digest_at(c, rows)) != head:
+            return ChainCheck(0, GENESIS, rows, "not the known journal")
+    check, more = ChainCheck(0, GENESIS), True
+    while more:  # ends with the table: each page begins after the last
+        check, more = await look(partial(check_page, so_far=check))
+    return check
+
+
+def chain(previous: str, row: Mapping[str, Any]) -> str:
+    """SHA-256 over the JSON list [previous digest, seq, at, kind, node, detail], hex.
+
+    `at` is written as Python's shortest float, which gives the same double back.
+    """
+    content = [previous, row["seq"], row["at"], row["kind"], row["node"], row["detail"]]
+    return hashlib.sha256(json.dumps(content, ensure_ascii=True).encode()).hexdigest()
+
+
+def read(connection: Connection, after: int, limit: int) -> Sequence[Mapping[str, Any]]:
+    """Rows with `seq` greater than `after`, oldest first; `detail` is an object again."""
+    rows = connection.execute(
+        select(journal)
+        .where(journal.c.seq > after)
+        .order_by(journal.c.seq)
+        .limit(max(0, min(limit, LIMIT_MAX)))
+    )
+    return tuple(_with_detail(row) for row in rows)
+
+
+def of_node(
+    connection: Connection, node: str, since: float, limit: int
+) -> Sequence[Mapping[str, Any]]:
+    """A node's rows since a time (seconds since the epoch), oldest first."""
+    mine = (journal.c.node == node) & (journal.c.at >= since)
+    rows = connection.execute(select(journal).where(mine).order_by(journal.c.seq).limit(limit))
+    return tuple(_with_detail(row) for row in rows)
+
+
+def of_kinds(
+    connection: Connection, kinds: Collection[str], after: int, limit: int
+) -> Sequence[Mapping[str, Any]]:
+    """Rows of some kinds with `seq` greater than `after`, oldest first."""
+    mine = (journal.c.seq > after) & journal.c.kind.in_(sorted(kinds))
+    rows = connection.execute(select(journal).where(mine).order_by(journal.c.seq).limit(limit))
+    return tuple(_with_detail(row) for row in rows)
+
+
+def _with_detail(row: Row[Any]) -> Mapping[str, Any]:
+    fields = dict(row._mapping)
+    return fields | {"detail": parse_object(fields["detail"], f"journal, {row.seq}")}
+
+
+def check_page(connection: Connection, so_far: ChainCheck) -> tuple[ChainCheck, bool]:
+    """Follow the chain over the next page; the result, and whether there may be more."""
+    page = select(journal).order_by(journal.c.seq).limit(LIMIT_MAX)
+    if so_far.rows:  # the first page has no lower bound: a row put before row 1 is found too
+        page = page.where(journal.c.seq > so_far.rows)
+    rows = connection.execute(page).all()
+    count, head = so_far.rows, so_far.head
+    for row in rows:
+        if row.seq != count + 1:
+            problem = f"row {count + 1} is missing, or row {row.seq} was put in"
+            return ChainCheck(count, head, broken_at=count + 1, problem=problem), False
+        if chain(head, dict(row._mapping)) != row.digest:
+            problem = f"row {row.seq} is not what was written, or one before it was exchanged"
+            return ChainCheck(count, head, broken_at=row.seq, problem=problem), False
+        count, head = row.seq, row.digest
+    return ChainCheck(count, head), len(rows) == LIMIT_MAX
+
+
+def digest_at(connection: Connection, seq: int) -> str:
+    """The digest of one row, "" if it is not there; row 0 is the beginning."""
+    if seq == 0:
+        return GENESIS
+    digest = connection.scalar(select(journal.c.digest).where(journal.c.seq == seq))
+    if digest is not None and not isinstance(digest, str):
+        raise StoreFailed(f"journal, {seq}: the digest is not a text")
+    return digest or ""

@@ -1,0 +1,64 @@
+"""Rows of notices to tenants: a new one is told in the journal, in the same transaction."""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection, delete, insert, select, update
+
+from provisioner.model.case import Notice
+from provisioner.model.webhook import Happened, Webhook
+from provisioner.planning.watch.webhooks import wanted
+from provisioner.store.rows import journal as chain
+from provisioner.store.rows.records import clean, parse
+from provisioner.store.schema.campaign_schema import notices
+from provisioner.store.schema.webhook_schema import webhooks
+
+KIND = "notice"
+
+
+def put_notice(connection: Connection, notice: Notice, *, replace: bool) -> None:
+    """Write a notice; one that is there stays, unless it is to be replaced.
+
+    A notice that is new becomes a row of the journal, by which webhooks are told of it.
+    """
+    mine = notices.c.id == notice.id
+    there = connection.scalar(select(notices.c.id).where(mine)) is not None
+    if there and not replace:
+        return
+    connection.execute(delete(notices).where(mine))
+    notice = notice.model_copy(update={"channels": _count_channels(connection, notice)})
+    body = clean(notice.model_dump_json())
+    connection.execute(
+        insert(notices).values(
+            id=notice.id,
+            tenant=notice.tenant,
+            node=notice.node,
+            at=notice.at,
+            sent_at=notice.sent_at,
+            body=body,
+        )
+    )
+    if not there:
+        told = {"id", "tenant", "case", "kind", "text", "effective_at"}
+        detail = notice.model_dump(mode="json", include=told)
+        chain.append(connection, KIND, notice.node, detail, notice.at)
+
+
+def _count_channels(connection: Connection, notice: Notice) -> int:
+    """Return how many webhooks are told of this notice; 0: it is only recorded."""
+    detail = {"tenant": notice.tenant}
+    row = Happened(seq=0, at=notice.at, kind=KIND, node=notice.node, detail=detail, sha256="")
+    listed = connection.execute(select(webhooks.c.name, webhooks.c.body))
+    receivers = (parse(Webhook, body, f"webhooks, {name}") for name, body in listed)
+    return sum(not r.paused_why and wanted(r, row) for r in receivers)
+
+
+def sent(connection: Connection, notice_id: str, now: float) -> None:
+    """Somebody was told of it; the first time stays."""
+    mine = notices.c.id == notice_id
+    body = connection.scalar(select(notices.c.body).where(mine))
+    notice = None if body is None else parse(Notice, body, f"notices, {notice_id}")
+    if notice is None or notice.sent_at:
+        return
+    told = notice.model_copy(update={"sent_at": now})
+    values = {"sent_at": now, "body": clean(told.model_dump_json())}
+    connection.execute(update(notices).where(mine).values(**values))

@@ -1,0 +1,259 @@
+"""Rows of operations and of the ledger: who may write, and what was about to be done.
+
+Every write of a driver passes `fence`, in the same transaction as what it writes. A driver that was
+replaced while it slept (its epoch is old) or that lost track (its version is old) changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import ValidationError
+from sqlalchemy import Connection, Row, Select, bindparam, func, insert, select, update
+from sqlalchemy.exc import IntegrityError
+
+from provisioner.model.operation import ActionStatus, LedgerEntry, Operation, OperationStatus
+from provisioner.ports.errors import DamagedRow, Fenced, StaleWrite
+from provisioner.store.rows import damage
+from provisioner.store.rows.records import canonical, clean, parse_object
+from provisioner.store.schema.schema import ledger, operations
+
+# Statuses after which an action is no longer under way; `settled_at` is the time of the last.
+SETTLED = frozenset(
+    {ActionStatus.CONFIRMED, ActionStatus.ABSENT, ActionStatus.FAILED, ActionStatus.UNCLEAR}
+)
+
+# made once: every turn of every operation runs these
+_ONE = select(operations).where(operations.c.id == bindparam("wanted"))
+_ACTIVE = (
+    select(operations)
+    .where(operations.c.status == str(OperationStatus.ACTIVE))
+    .order_by(operations.c.node)
+)
+_OF_NODE = select(ledger).where(ledger.c.node == bindparam("name")).order_by(ledger.c.id)
+_HELD = update(operations).where(
+    operations.c.id == bindparam("wanted"),
+    operations.c.epoch == bindparam("held_epoch"),
+    operations.c.version == bindparam("held_version"),
+    operations.c.status == str(OperationStatus.ACTIVE),
+)
+
+
+def open_operation(connection: Connection, node: str, want: str, now: float) -> Operation | None:
+    """A new active operation with the id "node#number"; None if the node has an active one."""
+    if _active_of(connection, node) is not None:
+        return None
+    last = connection.scalar(select(func.max(operations.c.number)).where(operations.c.node == node))
+    number = (last or 0) + 1
+    operation = Operation(id=f"{node}#{number}", node=node, want=want, opened_at=now)
+    try:
+        with connection.begin_nested():
+            connection.execute(
+                insert(operations).values(**_columns(operation), node=node, number=number)
+            )
+    except IntegrityError:
+        # two daemons on one database: the unique index decided, and the other one was first
+        if _active_of(connection, node) is not None:
+            return None
+        raise
+    return operation
+
+
+def _active_of(connection: Connection, node: str) -> str | None:
+    return connection.scalar(
+        select(operations.c.id).where(
+            operations.c.node == node, operations.c.status == str(OperationStatus.ACTIVE)
+        )
+    )
+
+
+def _columns(operation: Operation) -> dict[str, object]:
+    return {
+        "id": operation.id,
+        "want": operation.want,
+        "status": str(operation.status),
+        "epoch": operation.epoch,
+        "version": operation.version,
+        "phase": clean(operation.phase),
+        "opened_at": operation.opened_at,
+        "note": clean(operation.note),
+    }
+
+
+def read_operation_row(row: Row[Any]) -> Operation:
+    """Return the operation of a whole row; raises `DamagedRow`."""
+    fields = dict(row._mapping)
+    fields.pop("number")
+    try:
+        return Operation(**fields)
+    except ValidationError as error:
+        raise _damaged(f"operations, {row.id}", error) from None
+
+
+def read_operation(connection: Connection, operation_id: str) -> Operation | None:
+    """One operation, active or not."""
+    row = connection.execute(_ONE, {"wanted": operation_id}).first()
+    return None if row is None else read_operation_row(row)
+
+
+def active_operations(connection: Connection) -> Sequence[Operation]:
+    """What a daemon drives again when it starts, by node."""
+    return readable_operations(connection, _ACTIVE)
+
+
+def readable_operations(connection: Connection, query: Select[Any]) -> tuple[Operation, ...]:
+    """Return the operations whose rows can be read; the others park their nodes."""
+    kept = []
+    for row in connection.execute(query).all():
+        try:
+            kept.append(read_operation_row(row))
+        except DamagedRow as error:
+            damage.record(connection.engine, row.node, error)
+    return tuple(kept)
+
+
+def take(connection: Connection, operation_id: str) -> Operation:
+    """Become its driver; `Fenced` if it is not active (any more)."""
+    done = connection.execute(
+        update(operations)
+        .where(operations.c.id == operation_id, operations.c.status == str(OperationStatus.ACTIVE))
+        .values(epoch=operations.c.epoch + 1, version=operations.c.version + 1)
+    )
+    taken = read_operation(connection, operation_id) if done.rowcount == 1 else None
+    if taken is None:
+        raise Fenced(f"operation {operation_id} is not active")
+    return taken
+
+
+def fence(connection: Connection, operation: Operation) -> Operation:
+    """Prove that the caller still drives it, and write its status, phase and note.
+
+    The operation with its version raised; `Fenced` if somebody else wrote since, or it ended.
+    """
+    written = operation.model_copy(
+        update={
+            "version": operation.version + 1,
+            "phase": clean(operation.phase),
+            "note": clean(operation.note),
+        }
+    )
+    held = {
+        "wanted": operation.id,
+        "held_epoch": operation.epoch,
+        "held_version": operation.version,
+    }
+    values = {
+        "version": written.version,
+        "status": str(written.status),
+        "phase": written.phase,
+        "note": written.note,
+    }
+    done = connection.execute(_HELD, held | values)
+    if done.rowcount != 1:
+        raise Fenced(
+            f"operation {operation.id} is no longer at epoch {operation.epoch}, "
+            f"version {operation.version}"
+        )
+    return written
+
+
+def intend(
+    connection: Connection, operation: Operation, action: str, before: Mapping[str, Any], now: float
+) -> tuple[Operation, LedgerEntry]:
+    """Fencing check and intent in one transaction.
+
+    An attempt that is still under way must be settled first: to intend the same action again would
+    be to repeat it blindly, which is an assertion.
+    """
+    fenced = fence(connection, operation)
+    last = last_entry(connection, operation.id, action)
+    assert last is None or last.status in SETTLED, f"{action}: attempt {last.attempt} is open"
+    stored = canonical(before)
+    entry = LedgerEntry(
+        operation=operation.id,
+        node=operation.node,
+        action=action,
+        attempt=1 if last is None else last.attempt + 1,
+        status=ActionStatus.INTENDED,
+        intended_at=now,
+        before=parse_object(stored, "ledger"),  # what a reader will get, not what was handed in
+    )
+    connection.execute(
+        insert(ledger).values(**entry.model_dump(mode="json", exclude={"before"}), before=stored)
+    )
+    return fenced, entry
+
+
+def settle(
+    connection: Connection,
+    operation: Operation,
+    entry: LedgerEntry,
+    status: ActionStatus,
+    *,
+    task: str,
+    outcome: str,
+    now: float,
+) -> tuple[Operation, LedgerEntry]:
+    """What became of an action. A later operation of the node may settle what an earlier one left.
+
+    `StaleWrite` if the row's status is no longer the entry's. An empty `task` or `outcome` keeps
+    what is there.
+    """
+    assert entry.node == operation.node, "an entry is settled by its own node's driver"
+    fenced = fence(connection, operation)
+    settled = entry.model_copy(
+        update={
+            "status": status,
+            "task": clean(task) or entry.task,
+            "outcome": clean(outcome) or entry.outcome,
+            "settled_at": now if status in SETTLED else 0.0,
+        }
+    )
+    done = connection.execute(
+        update(ledger)
+        .where(
+            ledger.c.operation == entry.operation,
+            ledger.c.action == entry.action,
+            ledger.c.attempt == entry.attempt,
+            ledger.c.status == str(entry.status),
+        )
+        .values(
+            **settled.model_dump(mode="json", include={"status", "task", "outcome", "settled_at"})
+        )
+    )
+    if done.rowcount != 1:
+        raise StaleWrite(f"{entry.action}, attempt {entry.attempt}, is no longer {entry.status}")
+    return fenced, settled
+
+
+def last_entry(connection: Connection, operation_id: str, action: str) -> LedgerEntry | None:
+    """The newest attempt at one action of one operation."""
+    row = connection.execute(
+        select(ledger)
+        .where(ledger.c.operation == operation_id, ledger.c.action == action)
+        .order_by(ledger.c.attempt.desc())
+        .limit(1)
+    ).first()
+    return None if row is None else read_entry_row(row)
+
+
+def entries(connection: Connection, node: str) -> Sequence[LedgerEntry]:
+    """Every action on one node, oldest first."""
+    return tuple(map(read_entry_row, connection.execute(_OF_NODE, {"name": node})))
+
+
+def read_entry_row(row: Row[Any]) -> LedgerEntry:
+    """Return the entry of a whole row; raises `DamagedRow`."""
+    fields = dict(row._mapping)
+    where = f"ledger, {fields.pop('id')}"
+    fields["before"] = parse_object(fields["before"], where)
+    try:
+        return LedgerEntry(**fields)
+    except ValidationError as error:
+        raise _damaged(where, error) from None
+
+
+def _damaged(where: str, error: ValidationError) -> DamagedRow:
+    first = error.errors(include_input=False, include_url=False)[0]
+    return DamagedRow(where, f"{'.'.join(map(str, first['loc']))}: {first['msg']}")

@@ -1,0 +1,144 @@
+"""Pages of rows for lists: by the primary key, so that a page costs the same wherever it begins."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Select, func, select
+
+from provisioner.model.certificate import Certificate
+from provisioner.model.node import Node
+from provisioner.model.operation import Operation
+from provisioner.store.rows.node_rows import parse_or_stand_in
+from provisioner.store.rows.operation_rows import readable_operations
+from provisioner.store.rows.records import parse, parse_object
+from provisioner.store.schema.schema import certificates, journal, nodes, operations
+
+# what a node's row has beside its body, in the order of a fleet's lines
+COLUMNS: Mapping[str, Any] = {
+    "node": nodes.c.id,
+    "kind": nodes.c.kind,
+    "state": nodes.c.state,
+    "tenant": nodes.c.tenant,
+    "release": nodes.c.release,
+    "profile": nodes.c.profile,
+    "rack": nodes.c.rack,
+}
+WINDOW = 5000  # rows of the journal that one page looks at
+
+
+def nodes_page(
+    connection: Connection,
+    *,
+    after: str,
+    limit: int,
+    narrowed: Mapping[str, Collection[str]],
+) -> tuple[Node, ...]:
+    """Nodes by id, after one. `narrowed`: column of COLUMNS -> the values that it may have."""
+    query = select(nodes.c.id, nodes.c.body).order_by(nodes.c.id).limit(limit)
+    if after:
+        query = query.where(nodes.c.id > after)
+    for name, values in sorted(narrowed.items()):
+        query = query.where(COLUMNS[name].in_(sorted(values)))
+    rows = connection.execute(query).all()
+    return tuple(parse_or_stand_in(connection, r.id, r.body) for r in rows)
+
+
+def fleet(connection: Connection, tenant: str | None) -> Sequence[tuple[str, ...]]:
+    """(id, kind, state, tenant, release, profile, rack) of every node, without its body."""
+    columns = [COLUMNS[name] for name in COLUMNS]
+    query = select(*columns).order_by(nodes.c.id)
+    if tenant is not None:
+        query = query.where(nodes.c.tenant == tenant)
+    return [tuple(row) for row in connection.execute(query)]
+
+
+def summary(connection: Connection, tenant: str | None) -> Sequence[tuple[str, str, str, str, int]]:
+    """(kind, state, release, tenant, how many); read off an index."""
+    n = nodes.c
+    query = select(n.kind, n.state, n.release, n.tenant, func.count())
+    if tenant is not None:
+        query = query.where(n.tenant == tenant)
+    groups = query.group_by(n.kind, n.state, n.release, n.tenant)
+    return [(r[0], r[1], r[2], r[3], r[4]) for r in connection.execute(groups)]
+
+
+def certificates_page(
+    connection: Connection, *, before: tuple[float, str] | None, limit: int, node: str
+) -> tuple[tuple[Certificate, float | None, str], ...]:
+    """(certificate, when revoked, why), the newest first; `node` "": of all."""
+    c = certificates.c
+    query: Select[Any] = select(c.body, c.id, c.revoked_at, c.revoked_reason)
+    if node:
+        query = query.where(c.node == node)
+    if before is not None:
+        at, id_ = before
+        query = query.where((c.issued_at < at) | ((c.issued_at == at) & (c.id < id_)))
+    rows = connection.execute(query.order_by(c.issued_at.desc(), c.id.desc()).limit(limit))
+    return tuple(
+        (parse(Certificate, r.body, f"certificates, {r.id}"), r.revoked_at, r.revoked_reason)
+        for r in rows
+    )
+
+
+def operations_page(
+    connection: Connection, *, after: str, limit: int, status: str, node: str
+) -> tuple[Operation, ...]:
+    """Operations by id."""
+    o = operations.c
+    query: Select[Any] = select(operations).order_by(o.id).limit(limit)
+    if after:
+        query = query.where(o.id > after)
+    if status:
+        query = query.where(o.status == status)
+    if node:
+        query = query.where(o.node == node)
+    return readable_operations(connection, query)
+
+
+def journal_head(connection: Connection) -> tuple[int, str]:
+    """(number, digest) of the newest row; (0, "") of an empty journal."""
+    newest = select(journal.c.seq, journal.c.digest).order_by(journal.c.seq.desc()).limit(1)
+    row = connection.execute(newest).first()
+    return (0, "") if row is None else (row.seq, row.digest)
+
+
+def journal_page(
+    connection: Connection,
+    *,
+    after: int,
+    limit: int,
+    kinds: Collection[str] = (),
+    node: str = "",
+    backwards: bool = False,
+) -> tuple[tuple[Mapping[str, Any], ...], int]:
+    """Rows after (backwards: before) a number, and the number that was looked at last.
+
+    At most WINDOW rows are looked at, unless a node is named, which has an index.
+    """
+    j = journal.c
+    query: Select[Any] = select(journal)
+    if backwards:
+        top = after or journal_head(connection)[0] + 1
+        query = query.where(j.seq < top).order_by(j.seq.desc())
+        edge = max(top - WINDOW, 1)
+        query = query if node else query.where(j.seq >= edge)
+    else:
+        query = query.where(j.seq > after).order_by(j.seq)
+        edge = after + WINDOW
+        query = query if node else query.where(j.seq <= edge)
+    if kinds:
+        query = query.where(j.kind.in_(sorted(kinds)))
+    if node:
+        query = query.where(j.node == node)
+    rows = connection.execute(query.limit(limit)).all()
+    found = tuple(
+        dict(row._mapping) | {"detail": parse_object(row.detail, f"journal, {row.seq}")}
+        for row in rows
+    )
+    if len(found) == limit or node:
+        return found, found[-1]["seq"] if found else 0
+    if backwards:
+        return found, edge if edge > 1 else 0
+    return found, min(edge, journal_head(connection)[0])

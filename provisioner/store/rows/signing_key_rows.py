@@ -1,0 +1,40 @@
+"""The public keys that sign or signed certificates, and which of them are believed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sqlalchemy import Connection, select
+
+from provisioner.model.base import Record
+from provisioner.store.schema.schema import signing_keys
+
+
+class SigningKey(Record):
+    """One key that signs or signed here. `signs`: it is the one that signs now."""
+
+    key_id: str
+    public: bytes
+    created_at: float
+    signs: bool
+    withdrawn_at: float | None
+
+
+def read_keys(connection: Connection) -> tuple[SigningKey, ...]:
+    """Every key that ever signed here, the newest first."""
+    query = select(signing_keys).order_by(signing_keys.c.created_at.desc(), signing_keys.c.key_id)
+    return tuple(
+        SigningKey(
+            key_id=row.key_id,
+            public=row.public,
+            created_at=row.created_at,
+            signs=row.private is not None,
+            withdrawn_at=row.withdrawn_at,
+        )
+        for row in connection.execute(query)
+    )
+
+
+def believed(connection: Connection) -> Mapping[str, bytes]:
+    """Every key whose signatures are believed: key id -> 32 bytes."""
+    return {k.key_id: k.public for k in read_keys(connection) if k.withdrawn_at is None}

@@ -1,0 +1,125 @@
+"""Rows of tenants. Each function is one part of a transaction on `connection`.
+
+A numbered tenant is fenced by its generation; name, VRF and number stand for one tenant each, also
+for two people who ask at the same time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from sqlalchemy import Connection, delete, insert, select, update
+
+from provisioner.model.node import Node
+from provisioner.model.tenant import Tenant
+from provisioner.ports.errors import StaleWrite
+from provisioner.store.rows import journal as chain
+from provisioner.store.rows import node_rows
+from provisioner.store.rows.records import parse
+from provisioner.store.schema.schema import tenants
+
+_ALL = select(tenants.c.name, tenants.c.body).order_by(tenants.c.name)  # made once
+
+
+def put_tenant(connection: Connection, tenant: Tenant) -> None:
+    """Make or replace a tenant of the expected-hardware list; one that has a number stays."""
+    known = read_tenant(connection, tenant.name)
+    if known is not None and known.number is not None:
+        return
+    _check_unique(connection, tenant)
+    if known is None:
+        connection.execute(insert(tenants).values(name=tenant.name, **_columns(tenant)))
+    else:
+        connection.execute(
+            update(tenants).where(tenants.c.name == tenant.name).values(**_columns(tenant))
+        )
+
+
+def save_tenant(connection: Connection, tenant: Tenant, *, new: bool) -> Tenant:
+    """The tenant with its generation raised, or as a new row at generation 0.
+
+    `StaleWrite` if it changed since it was read, or if its name, VRF or number is taken.
+    """
+    _check_unique(connection, tenant)
+    if new:
+        if read_tenant(connection, tenant.name) is not None:
+            raise StaleWrite(f"there is a tenant {tenant.name} already")
+        connection.execute(insert(tenants).values(name=tenant.name, **_columns(tenant)))
+        return tenant
+    saved = tenant.model_copy(update={"generation": tenant.generation + 1})
+    _one_of(
+        connection.execute(
+            update(tenants)
+            .where(tenants.c.name == tenant.name, tenants.c.generation == tenant.generation)
+            .values(**_columns(saved))
+        ).rowcount,
+        tenant,
+    )
+    return saved
+
+
+def remove_tenant(connection: Connection, tenant: Tenant) -> None:
+    """No row any more; `StaleWrite` if it changed since it was read."""
+    same = (tenants.c.name == tenant.name) & (tenants.c.generation == tenant.generation)
+    _one_of(connection.execute(delete(tenants).where(same)).rowcount, tenant)
+
+
+def keep(
+    connection: Connection,
+    *,
+    tenant: Tenant,
+    new: bool,
+    nodes: Sequence[Node],
+    why: Mapping[str, str],
+    now: float,
+) -> Tenant:
+    """Save a tenant and the nodes that leave it; `why` is in the journal: all of it or nothing."""
+    saved = save_tenant(connection, tenant, new=new)
+    for node in nodes:
+        node_rows.save_node(connection, node)
+        chain.append(connection, "request", node.id, why, now)
+    chain.append(connection, "tenant", "", {**why, "tenant": saved}, now)
+    return saved
+
+
+def forget(connection: Connection, tenant: Tenant, now: float) -> None:
+    """No tenant any more, and a row of the journal that says so."""
+    remove_tenant(connection, tenant)
+    chain.append(connection, "tenant", "", {"request": "gone", "tenant": tenant}, now)
+
+
+def read_tenant(connection: Connection, name: str) -> Tenant | None:
+    """The tenant as it is now, or None."""
+    body = connection.scalar(select(tenants.c.body).where(tenants.c.name == name))
+    return None if body is None else parse(Tenant, body, f"tenants, {name}")
+
+
+def read_tenants(connection: Connection) -> Sequence[Tenant]:
+    """Every tenant, by name."""
+    rows = connection.execute(_ALL)
+    return tuple(parse(Tenant, row.body, f"tenants, {row.name}") for row in rows)
+
+
+def _check_unique(connection: Connection, tenant: Tenant) -> None:
+    same = tenants.c.vrf == tenant.vrf
+    if tenant.number is not None:
+        same |= tenants.c.number == tenant.number
+    found = connection.scalar(
+        select(tenants.c.name).where(same, tenants.c.name != tenant.name).limit(1)
+    )
+    if found is not None:
+        raise StaleWrite(f"VRF or number of {tenant.name} is {found}'s")
+
+
+def _one_of(rows: int, tenant: Tenant) -> None:
+    if rows != 1:
+        raise StaleWrite(f"tenant {tenant.name} is no longer at generation {tenant.generation}")
+
+
+def _columns(tenant: Tenant) -> dict[str, object]:
+    return {
+        "vrf": tenant.vrf,
+        "number": tenant.number,
+        "generation": tenant.generation,
+        "body": tenant.model_dump_json(),
+    }

@@ -1,0 +1,59 @@
+"""Rows of local tokens. Each function is one part of a transaction on `connection`."""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection, insert, select, update
+
+from provisioner.model.access import Token
+from provisioner.ports.errors import StaleWrite
+from provisioner.store.rows import journal as chain
+from provisioner.store.rows.damage import parse_each
+from provisioner.store.rows.records import parse
+from provisioner.store.schema.access_schema import tokens
+
+
+def add_token(connection: Connection, token: Token, now: float) -> None:
+    """A new token, and a row of the journal; `StaleWrite` if the id is taken."""
+    if connection.scalar(select(tokens.c.id).where(tokens.c.id == token.id)) is not None:
+        raise StaleWrite(f"there is a token {token.id} already")
+    connection.execute(
+        insert(tokens).values(
+            id=token.id,
+            digest=token.sha256,
+            expires_at=token.expires_at,
+            body=token.model_dump_json(),
+        )
+    )
+    chain.append(connection, "token", "", {"made": _told(token)}, now)
+
+
+def find_token(connection: Connection, digest: str) -> Token | None:
+    """The token with this digest, good or not."""
+    body = connection.scalar(select(tokens.c.body).where(tokens.c.digest == digest))
+    return None if body is None else parse(Token, body, "tokens")
+
+
+def read_tokens(connection: Connection) -> tuple[Token, ...]:
+    """Every token, the one that expires last first."""
+    query = select(tokens.c.id, tokens.c.body).order_by(tokens.c.expires_at.desc(), tokens.c.id)
+    rows = ((r.id, "", r.body) for r in connection.execute(query))
+    return parse_each(connection, Token, "tokens", rows)
+
+
+def revoke_token(connection: Connection, token_id: str, now: float) -> Token | None:
+    """From now on it lets nobody in; None if there is no such token. The first time stays."""
+    body = connection.scalar(select(tokens.c.body).where(tokens.c.id == token_id))
+    if body is None:
+        return None
+    token = parse(Token, body, f"tokens, {token_id}")
+    if token.revoked_at:
+        return token
+    revoked = token.model_copy(update={"revoked_at": now})
+    written = update(tokens).where(tokens.c.id == token_id)
+    connection.execute(written.values(body=revoked.model_dump_json()))
+    chain.append(connection, "token", "", {"revoked": _told(revoked)}, now)
+    return revoked
+
+
+def _told(token: Token) -> dict[str, object]:
+    return token.model_dump(mode="json", include={"id", "subject", "role", "tenant", "expires_at"})

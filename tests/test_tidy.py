@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import graphlib
 import importlib
 import pkgutil
 import re
@@ -11,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
+import grimp
 import pytest
 import yaml
 
@@ -62,6 +64,14 @@ def test_no_module_is_longer_than_a_reader_can_hold():
     long = {named(p): n for p in own_code() if (n := p.read_text().count("\n")) > MODULE_LINES_MAX}
 
     assert long == {}
+
+
+def test_no_two_modules_import_each_other_in_a_circle():
+    """Imports for types only count as well: a circle of types is a circle for the reader."""
+    graph = grimp.build_graph("provisioner", cache_dir=None)
+    imports = {m: graph.find_modules_directly_imported_by(m) for m in graph.modules}
+
+    tuple(graphlib.TopologicalSorter(imports).static_order())  # CycleError names the circle
 
 
 def test_no_two_modules_of_the_tests_have_one_name():

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 from pydantic import Field
 
 from provisioner.api.changes import Outcome, objection
 from provisioner.api.cursor import cursor, place
 from provisioner.api.operations import OperationView
-from provisioner.api.route import ANYBODY, OPERATORS, Ask, Paging, Reply, Route
+from provisioner.api.parts import ApiParts, Ask, Reply
+from provisioner.api.route import ANYBODY, OPERATORS, Paging, Route
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.alert import ANY, Alert, Override
 from provisioner.model.base import Record
 from provisioner.planning.watch import alerts as rules
 from provisioner.store.repositories import alert_rows
-
-if TYPE_CHECKING:
-    from provisioner.api.parts import ApiParts
 
 TAG = "alerts"
 HOURS_MAX = rules.OVERRIDE_MAX_S / 3600

@@ -19,9 +19,9 @@ from pydantic import BaseModel, ValidationError
 from provisioner.api import idempotency
 from provisioner.api.console_cookie import authorization
 from provisioner.api.console_pages import add_console
-from provisioner.api.parts import ApiParts
+from provisioner.api.parts import ApiParts, Ask, Reply
 from provisioner.api.problem import Refused, answered, no
-from provisioner.api.route import PREFIX, Ask, Reply, Route
+from provisioner.api.route import PREFIX, Route
 from provisioner.model.access import Caller
 from provisioner.model.base import Record
 from provisioner.ports import StaleWrite, StoreFailed

@@ -7,22 +7,16 @@ A tenant may put its own nodes off; whether a campaign has such a node is told t
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import Field
 
 from provisioner.api.campaigns import TAG, Because, campaign_of, check_seen, requests_of
 from provisioner.api.changes import Outcome, failed, objection
 from provisioner.api.operations import OperationView
+from provisioner.api.parts import ApiParts, Ask, Reply
 from provisioner.api.problem import missing
-from provisioner.api.route import (
-    OPERATORS,
-    OPERATORS_AND_TENANTS,
-    VIEWERS,
-    Ask,
-    Reply,
-    Route,
-)
+from provisioner.api.route import OPERATORS, OPERATORS_AND_TENANTS, VIEWERS, Route
 from provisioner.control.campaigns.campaign_requests import Answer, CampaignRequests
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.base import Record
@@ -30,9 +24,6 @@ from provisioner.model.input_error import InputError
 from provisioner.planning.campaigns.campaign_report import Report, report
 from provisioner.ports.rehearsals import RehearsalFailed
 from provisioner.store.repositories.campaign_rows import CampaignRows
-
-if TYPE_CHECKING:
-    from provisioner.api.parts import ApiParts
 
 HOSTS_MAX = 64  # of one twin
 TIME_MAX = 1e11  # seconds since the epoch: the year 5138

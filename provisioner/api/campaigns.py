@@ -5,15 +5,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
 
 from pydantic import Field
 
 from provisioner.api.changes import Outcome, failed, objection
 from provisioner.api.cursor import cursor, place
 from provisioner.api.operations import OperationView
+from provisioner.api.parts import ApiParts, Ask, Reply
 from provisioner.api.problem import missing
-from provisioner.api.route import OPERATORS, VIEWERS, Ask, Paging, Reply, Route, tag_of
+from provisioner.api.route import OPERATORS, VIEWERS, Paging, Route, tag_of
 from provisioner.control.campaigns.campaign_requests import Answer, CampaignRequests
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.base import Record
@@ -22,9 +22,6 @@ from provisioner.model.campaign_policy import Policy
 from provisioner.model.input_error import InputError
 from provisioner.planning.campaigns.campaign_preview import Preview
 from provisioner.store.repositories.campaign_rows import CampaignRows
-
-if TYPE_CHECKING:
-    from provisioner.api.parts import ApiParts
 
 TAG = "campaigns"
 

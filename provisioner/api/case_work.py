@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from aiohttp import web
 from pydantic import Field
@@ -19,15 +19,14 @@ from provisioner.api.changes import Outcome, objection
 from provisioner.api.cursor import cursor, place
 from provisioner.api.operations import OperationView
 from provisioner.api.pages import Page
+from provisioner.api.parts import ApiParts, Ask, Reply
 from provisioner.api.problem import missing
 from provisioner.api.route import (
     ANYBODY,
     OPERATORS,
     OPERATORS_AND_TENANTS,
     VIEWERS,
-    Ask,
     Paging,
-    Reply,
     Route,
     tag_of,
 )
@@ -40,9 +39,6 @@ from provisioner.model.case import Case, Ending, Notice, Spare
 from provisioner.model.inventory import DeviceKind
 from provisioner.planning.repair.repair_report import RepairReport
 from provisioner.store.repositories.case_rows import CaseRows, notices_page
-
-if TYPE_CHECKING:
-    from provisioner.api.parts import ApiParts
 
 DAY_S = 86400.0
 SENTENCE = r"^[^\x00-\x1f\x7f]+$"  # it is shown on terminals and sent to vendors

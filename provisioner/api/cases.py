@@ -7,24 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
 from provisioner.api.changes import Outcome, objection
 from provisioner.api.cursor import cursor, place
 from provisioner.api.operations import OperationView
+from provisioner.api.parts import ApiParts, Ask, Reply
 from provisioner.api.problem import missing, no
-from provisioner.api.route import (
-    ANYBODY,
-    OPERATORS,
-    OPERATORS_AND_TENANTS,
-    Ask,
-    Paging,
-    Reply,
-    Route,
-    tag_of,
-)
+from provisioner.api.route import ANYBODY, OPERATORS, OPERATORS_AND_TENANTS, Paging, Route, tag_of
 from provisioner.control.repairs.case_desk import CaseDesk
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.base import Record
@@ -33,9 +25,6 @@ from provisioner.model.node import Node
 from provisioner.planning.repair.case_policy import PlannedWork
 from provisioner.store.repositories.alert_rows import AlertRows
 from provisioner.store.repositories.case_rows import CaseRows, cases_page
-
-if TYPE_CHECKING:
-    from provisioner.api.parts import ApiParts
 
 TAG = "cases"
 

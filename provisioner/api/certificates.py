@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import json
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import Field
 
 from provisioner.api.changes import Outcome
 from provisioner.api.cursor import cursor, place
 from provisioner.api.operations import OperationView
+from provisioner.api.parts import ApiParts, Ask, Reply
 from provisioner.api.problem import missing
-from provisioner.api.route import ANYBODY, OPERATORS, VIEWERS, Ask, Paging, Reply, Route
+from provisioner.api.route import ANYBODY, OPERATORS, VIEWERS, Paging, Route
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.base import Record
 from provisioner.model.certificate import Certificate
 from provisioner.store.rows import page_rows
 from provisioner.store.rows.request_writes import write_revocation
 from provisioner.store.signing import envelope_of
-
-if TYPE_CHECKING:
-    from provisioner.api.parts import ApiParts
 
 TAG = "certificates"
 

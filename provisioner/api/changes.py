@@ -12,21 +12,19 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from aiohttp import web
 
 from provisioner.api.operations import OperationView, approvable, view_of_request
+from provisioner.api.parts import ApiParts, Ask, Reply
 from provisioner.api.problem import blocked, no
-from provisioner.api.route import PREFIX, Ask, Reply
+from provisioner.api.route import PREFIX
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.ports import StaleWrite, StoreFailed
 from provisioner.runtime import permit
 from provisioner.store.rows import request_rows
-
-if TYPE_CHECKING:
-    from provisioner.api.parts import ApiParts
 
 log = logging.getLogger(__name__)
 SAVES_MAX = 5  # tries to write an outcome: nobody writes such a row more than once or twice

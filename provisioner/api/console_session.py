@@ -7,8 +7,9 @@ from aiohttp import web
 from provisioner.api.app import response
 from provisioner.api.console_cookie import set_cookie, token_of
 from provisioner.api.matters import Me, me
+from provisioner.api.parts import Ask, Reply
 from provisioner.api.problem import no
-from provisioner.api.route import ANYBODY, Ask, Reply, Route
+from provisioner.api.route import ANYBODY, Route
 
 TAG = "access"
 

@@ -4,18 +4,15 @@ token is ever in an answer that is kept or logged."""
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 from provisioner.api.changes import Outcome, objection
 from provisioner.api.operations import OperationView
+from provisioner.api.parts import ApiParts, Ask, Reply
 from provisioner.api.problem import missing
-from provisioner.api.route import OPERATORS, VIEWERS, Ask, Reply, Route
+from provisioner.api.route import OPERATORS, VIEWERS, Route
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState, Role
 from provisioner.model.base import Record
 from provisioner.store.rows import token_rows
-
-if TYPE_CHECKING:
-    from provisioner.api.parts import ApiParts
 
 
 class TokenView(Record):

@@ -17,8 +17,9 @@ from pydantic import Field
 
 from provisioner.api.console_cookie import authorization
 from provisioner.api.cursor import cursor, place
+from provisioner.api.parts import Ask, Reply
 from provisioner.api.problem import no
-from provisioner.api.route import ANYBODY, VIEWERS, Ask, Paging, Reply, Route
+from provisioner.api.route import ANYBODY, VIEWERS, Paging, Route
 from provisioner.model.base import Record
 from provisioner.store.rows import page_rows
 

@@ -16,8 +16,8 @@ from functools import partial
 
 from aiohttp import web
 
+from provisioner.api.parts import Ask
 from provisioner.api.problem import Refused, answered, no
-from provisioner.api.route import Ask
 from provisioner.store.rows import answer_rows
 
 HEADER = "Idempotency-Key"

@@ -8,8 +8,9 @@ from typing import Any
 
 from pydantic import Field
 
+from provisioner.api.parts import Ask, Reply
 from provisioner.api.problem import missing
-from provisioner.api.route import ANYBODY, VIEWERS, Ask, Reply, Route
+from provisioner.api.route import ANYBODY, VIEWERS, Route
 from provisioner.checks import ALL as CHECKS
 from provisioner.control.engine.overload import measured, notices
 from provisioner.execution.artifacts.outside_artifacts import OutsideArtifacts

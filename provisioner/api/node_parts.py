@@ -7,8 +7,9 @@ from functools import partial
 from typing import Any
 
 from provisioner.api.cursor import cursor, place
+from provisioner.api.parts import Ask, Reply
 from provisioner.api.problem import missing
-from provisioner.api.route import ANYBODY, VIEWERS, Ask, Paging, Reply, Route
+from provisioner.api.route import ANYBODY, VIEWERS, Paging, Route
 from provisioner.control.node.neighbours import neighbours
 from provisioner.model.base import Record
 from provisioner.model.health import HealthReport

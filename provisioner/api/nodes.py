@@ -6,25 +6,16 @@ A tenant sees its own nodes, without the addresses of their BMCs and without our
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 from pydantic import Field
 
 from provisioner.api.changes import Outcome, failed, objection
 from provisioner.api.cursor import cursor, place
 from provisioner.api.operations import OperationView
+from provisioner.api.parts import ApiParts, Ask, Reply
 from provisioner.api.picking import Picked, pick
 from provisioner.api.problem import missing
-from provisioner.api.route import (
-    ANYBODY,
-    OPERATORS,
-    OPERATORS_AND_TENANTS,
-    Ask,
-    Paging,
-    Reply,
-    Route,
-    tag_of,
-)
+from provisioner.api.route import ANYBODY, OPERATORS, OPERATORS_AND_TENANTS, Paging, Route, tag_of
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState, Role
 from provisioner.model.base import Record
 from provisioner.model.location import Location, Port
@@ -35,9 +26,6 @@ from provisioner.planning.lifecycle.operator_requests import reclaim, retry
 from provisioner.planning.lifecycle.reclaiming import find_return_obstacles
 from provisioner.store.rows import page_rows
 from provisioner.store.rows.request_writes import write_node_request
-
-if TYPE_CHECKING:
-    from provisioner.api.parts import ApiParts
 
 TAG = "nodes"
 

@@ -12,8 +12,9 @@ from pathlib import Path
 from aiohttp import web
 from pydantic import ConfigDict
 
+from provisioner.api.parts import Ask
 from provisioner.api.problem import missing
-from provisioner.api.route import Ask, Route
+from provisioner.api.route import Route
 from provisioner.model.base import Record
 
 STATIC = Path(__file__).parent / "static"

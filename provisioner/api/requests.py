@@ -19,8 +19,9 @@ from provisioner.api.operations import (
     view_of_operation,
     view_of_request,
 )
+from provisioner.api.parts import Ask, Reply
 from provisioner.api.problem import missing, no
-from provisioner.api.route import ANYBODY, APPROVERS, VIEWERS, Ask, Paging, Reply, Route
+from provisioner.api.route import ANYBODY, APPROVERS, VIEWERS, Paging, Route
 from provisioner.model.access import ChangeRequest, RequestState
 from provisioner.model.base import Record
 from provisioner.ports import StaleWrite

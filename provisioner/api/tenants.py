@@ -8,24 +8,16 @@ goes on.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
 from provisioner.api.changes import Outcome, failed
 from provisioner.api.cursor import cursor, place
 from provisioner.api.operations import OperationView
+from provisioner.api.parts import ApiParts, Ask, Reply
 from provisioner.api.problem import blocked
-from provisioner.api.route import (
-    ANYBODY,
-    OPERATORS,
-    PREFIX,
-    Ask,
-    Nothing,
-    Paging,
-    Reply,
-    Route,
-)
+from provisioner.api.route import ANYBODY, OPERATORS, PREFIX, Nothing, Paging, Route
 from provisioner.control.fabric.tenant_keeper import Answer
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.base import Record
@@ -35,9 +27,6 @@ from provisioner.planning.erasure.erasure import policy_of
 from provisioner.planning.lifecycle.reclaiming import find_return_obstacles
 from provisioner.planning.tenancy.quotas import Usage, usage
 from provisioner.planning.tenancy.tenants import Request
-
-if TYPE_CHECKING:
-    from provisioner.api.parts import ApiParts
 
 TAG = "tenants"
 PATH = "/tenants"

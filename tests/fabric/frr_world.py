@@ -26,12 +26,15 @@ from provisioner.execution.tenancy.tenancy import Tenancy
 from provisioner.execution.tenancy.tenant_sessions import TenantSessions
 from provisioner.execution.tenancy.vrf_fabric import VrfIsolation
 from provisioner.model.certificate import Certificate
+from provisioner.model.inventory import Inventory
 from provisioner.model.location import Location, Port
 from provisioner.model.node import BmcRef, Node, NodeKind, Placement, State
 from provisioner.model.operation import OperationStatus
 from provisioner.model.outcome import Blocker
+from provisioner.model.standing import Standing
 from provisioner.model.tenant import ReleaseProof
 from provisioner.planning.lifecycle.decide import Fence, Release
+from provisioner.planning.release import handover
 from provisioner.planning.tenancy.tenants import Request
 from provisioner.ports import Secret, ShellCommand, ShellOutput
 from provisioner.runtime.wall_clock import WallClock
@@ -91,6 +94,21 @@ class Logins:
         return USER, Secret(PASSWORD)
 
 
+class StoredParts:
+    """The parts of a node as its rows have them: this lab has switches and hosts, and no BMC."""
+
+    def __init__(self, store: Any) -> None:
+        self._store = store
+
+    async def objections(self, node: Node, vrf: str) -> tuple[Blocker, ...]:
+        return ()
+
+    async def standing(self, node: Node, vrf: str) -> Standing:
+        inventory = await self._store.inventory(node.id)
+        assert isinstance(inventory, Inventory)
+        return handover.standing_of(node, inventory, vrf)
+
+
 class World:
     """One daemon's parts. After a crash another one is made of the same site and store."""
 
@@ -105,6 +123,7 @@ class World:
         bmcs: Any = None
         self.reach = Reach(bmcs, self.transport, logins)
         nobody: Any = None  # asked for nothing here
+        parts: Any = StoredParts(store)
         self.effects = Effects(
             clock=self.clock,
             settings=self.settings,
@@ -119,7 +138,7 @@ class World:
             store,
             self.clock,
             self.settings,
-            observer=nobody,
+            observer=parts,
             identifier=nobody,
             executor=nobody,
             tenancy=self.tenancy,
@@ -169,7 +188,8 @@ class World:
             operation = next(o for o in active if o.node == node.id)
         hold = Hold(self.store, self.clock, await self.store.take(operation.id))
         if isinstance(turn, Release):
-            await hold.record(certificate=_certificate(node))
+            inventory = Inventory(node=node.id, vendor="generic")
+            await hold.record(certificate=_certificate(node), inventory=inventory)
         blockers = await self.performer.perform(hold, node, turn, None)
         await self.store.end_operation(hold.operation, OperationStatus.DONE, "")
         return blockers

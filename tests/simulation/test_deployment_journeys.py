@@ -77,7 +77,8 @@ def test_a_maintenance_image_with_another_digest_is_never_booted(tmp_path: Path)
 
     assert node.state is State.QUARANTINED
     assert node.blockers[0].reason is Reason.DIGEST_MISMATCH
-    assert (node.boots, node.served) == (Boots.SYSTEM, "blue")
+    # it was switched off at its fence, and is on its way to an image that it does not get
+    assert (node.boots, node.served) == (Boots.RAMDISK, "blue")
     assert set(disks.values()) == {"tenant"}
     assert wrong == []
 

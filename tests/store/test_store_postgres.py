@@ -131,6 +131,7 @@ def test_a_group_whose_server_goes_away_is_not_written_twice(server, database):
     async def scenario():
         store = open_store(database)
         await store.journal("first", "", {}, 1.0)
+        await store.nodes()  # the reader connects
         with psycopg.connect(running.url("postgres"), autocommit=True) as person:
             person.execute(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "

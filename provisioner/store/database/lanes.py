@@ -213,20 +213,36 @@ class ThreadLane:
         await asyncio.get_running_loop().run_in_executor(None, self._thread.join)
 
     def _serve(self) -> None:
-        connection = self._connect()
+        connection: Connection | None = None
         try:
             open_for_more = True
             while open_for_more:
                 jobs, open_for_more = self._next_group()
                 if jobs:
                     with waits.on(f"a transaction of the {self._name}"):
-                        self.transactions += run_group(
-                            connection, jobs, reads=self._reads, counting=self.counting
-                        )
+                        connection = connection or self._open(jobs)
+                        if connection is not None:
+                            self.transactions += run_group(
+                                connection, jobs, reads=self._reads, counting=self.counting
+                            )
                     self.jobs += len(jobs)
                     _tell_all(jobs)
         finally:
-            connection.close()
+            if connection is not None:
+                connection.close()
+
+    def _open(self, jobs: Sequence[_Job]) -> Connection | None:
+        """The connection; None if it cannot be made now, and then these jobs have failed.
+
+        The thread goes on: it would otherwise leave every later caller without an answer.
+        """
+        try:
+            return self._connect()
+        except Exception as error:
+            for job in jobs:
+                job.error = StoreFailed(f"the database cannot be reached: {error}")
+                job.error.__cause__ = error
+            return None
 
     def _next_group(self) -> tuple[list[_Job], bool]:
         """Wait for a job, then take what else is waiting; False once `close` was called."""

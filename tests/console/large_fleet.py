@@ -6,7 +6,7 @@ from console_release import NEWER, PROFILE
 from served import NOW, RELEASE
 from sqlalchemy import Connection, insert
 
-from provisioner.api.console_map import _text
+from provisioner.api.fleet_atlas import format_map
 from provisioner.model.location import Location, Port
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.store.rows.node_rows import _columns
@@ -26,7 +26,7 @@ def large_map(size: int) -> bytes:
             (f"rack-{number // 4:05d}",), tuple(f"{r} leaf-{unit}-r{r}" for r in range(8)), (),
         )  # fmt: skip
         rows.append((f"n{number:05d}", facts))
-    return _text(1, rows)
+    return format_map(1, rows)
 
 
 def _state(number: int) -> State:

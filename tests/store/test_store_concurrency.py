@@ -6,11 +6,12 @@ import asyncio
 import threading
 
 import pytest
-from sqlalchemy import event
+from sqlalchemy import create_engine, event, select
 
 from provisioner.model.node import Node, NodeKind
 from provisioner.ports import Fenced, StaleWrite, StoreFailed
 from provisioner.store import open_store
+from provisioner.store.database.lanes import ThreadLane
 
 
 def in_threads(path, scenario):
@@ -210,3 +211,24 @@ def test_inline_never_yields_to_the_loop():
         await store.close()
 
     asyncio.run(scenario())
+
+
+def test_a_thread_that_could_not_connect_answers_and_connects_at_the_next_call():
+    engine = create_engine("sqlite://")
+    failures = [OSError("the server closed the connection")]
+
+    def connect():
+        if failures:
+            raise failures.pop()
+        return engine.connect()
+
+    async def scenario():
+        lane = ThreadLane(connect, "store-reader", reads=True)
+        async with asyncio.timeout(30):  # without an answer it would wait for good
+            with pytest.raises(StoreFailed, match="cannot be reached"):
+                await lane.run(lambda c: c.scalar(select(1)))
+            answer = await lane.run(lambda c: c.scalar(select(1)))
+        await lane.close()
+        return answer
+
+    assert asyncio.run(scenario()) == 1
